@@ -1,0 +1,42 @@
+# Two commands do everything: `make run` and `make test`. Both set up .venv the first time.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: run test quick lint types docs bench clean
+.DEFAULT_GOAL := run
+
+run: $(VENV)/run.stamp ## train the default job on embedded data
+	$(BIN)/fedcanon run
+
+test: lint types docs ## everything that must hold before a change lands
+	$(BIN)/pytest -n auto
+
+quick: lint types ## the same without documentation and slow tests
+	$(BIN)/pytest -n auto -m "not slow"
+
+lint: $(VENV)/dev.stamp
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/dev.stamp
+	$(BIN)/mypy
+
+docs: $(VENV)/dev.stamp
+	$(BIN)/mkdocs build --strict --quiet
+
+bench: $(VENV)/dev.stamp
+	$(BIN)/python benchmarks/prox.py
+
+clean:
+	rm -rf $(VENV) site .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+# The stamps are newer than what they were installed from, so a second call installs nothing.
+$(VENV)/run.stamp: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable .
+	touch $@
+
+$(VENV)/dev.stamp: $(VENV)/run.stamp
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	touch $@

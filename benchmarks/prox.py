@@ -1,0 +1,99 @@
+"""How close the prox is to memory speed: python benchmarks/prox.py.
+
+Times the in-place prox of ℓ1, MCP and SCAD for the parameter counts of ResNet-18 and ResNet-101,
+side by side with a copy of the vector and with boolean-mask tensor code. All contestants take turns
+in one run, and medians are compared. The vector is restored before every turn, outside the clock.
+Everything runs on one thread, as in a worker process.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor
+
+from fedcanon.penalties import L1, MCP, SCAD, Penalty
+
+SIZES = (11_200_000, 42_500_000)
+STEP = 0.5
+TURNS = 15
+MASKED_TURNS = 3
+PENALTIES: dict[str, Penalty] = {"ℓ1": L1(1.0), "MCP": MCP(1.0, 3.0), "SCAD": SCAD(1.0, 3.7)}
+
+
+def masked_l1(x: Tensor) -> None:
+    above, below = x > STEP, x < -STEP
+    x[~(above | below)] = 0
+    x[above] -= STEP
+    x[below] += STEP
+
+
+def masked_mcp(x: Tensor, gamma: float = 3.0) -> None:
+    m = x.abs()
+    middle = (m > STEP) & (m <= gamma)
+    x[m <= STEP] = 0
+    x[middle] = x[middle].sign() * (m[middle] - STEP) / (1 - STEP / gamma)
+
+
+def masked_scad(x: Tensor, A: float = 3.7) -> None:
+    m = x.abs()
+    near = m <= 1 + STEP
+    middle = ~near & (m <= A)
+    x[near] = x[near].sign() * (m[near] - STEP).clamp(min=0)
+    x[middle] = ((A - 1) * x[middle] - x[middle].sign() * STEP * A) / (A - 1 - STEP)
+
+
+MASKED = {"ℓ1": masked_l1, "MCP": masked_mcp, "SCAD": masked_scad}
+
+
+def seconds(work: Callable[[Tensor], object], x: Tensor, source: Tensor) -> float:
+    x.copy_(source)
+    start = time.perf_counter()
+    work(x)
+    return time.perf_counter() - start
+
+
+def measure(size: int) -> dict[str, float]:
+    source = torch.randn(size, generator=torch.Generator().manual_seed(0))
+    x, out = source.clone(), source.clone()
+    contestants: dict[str, Callable[[Tensor], object]] = {"copy": out.copy_}
+    for name, penalty in PENALTIES.items():
+        contestants[name] = lambda x, penalty=penalty: penalty.prox_(x, STEP)
+        MASKED[name](x.copy_(source))
+        torch.testing.assert_close(x, penalty.prox(source, STEP), rtol=1e-5, atol=1e-6)
+    times: dict[str, list[float]] = {}
+    for turn in range(TURNS):
+        for name, work in contestants.items():
+            times.setdefault(name, []).append(seconds(work, x, source))
+        if turn < MASKED_TURNS:
+            for name, work in MASKED.items():
+                times.setdefault(f"masked {name}", []).append(seconds(work, x, source))
+    return {name: statistics.median(several) for name, several in times.items()}
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    table = Table("entries", "penalty", "copy", "prox", "prox / copy", "masks", "masks / prox")
+    for size in SIZES:
+        time_of = measure(size)
+        for name in PENALTIES:
+            prox, masks = time_of[name], time_of[f"masked {name}"]
+            table.add_row(
+                f"{size / 1e6:.1f} M",
+                name,
+                f"{1e3 * time_of['copy']:.1f} ms",
+                f"{1e3 * prox:.1f} ms",
+                f"{prox / time_of['copy']:.2f}",
+                f"{1e3 * masks:.0f} ms",
+                f"{masks / prox:.0f}",
+            )
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()

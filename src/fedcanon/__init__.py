@@ -1,0 +1,32 @@
+"""Composite federated learning: minimise f + h over clients that keep their data."""
+
+from fedcanon.algorithms import PGD, FedAvg, FedCanon, FedCanonII, FedCanonPlus
+from fedcanon.errors import FedcanonError
+from fedcanon.objectives import FlatModule, Logistic, ModuleObjective, Objective, Problem, Quadratic
+from fedcanon.runs import Federation, Record, Result, train
+from fedcanon.runs.build import build
+from fedcanon.runs.config import Config, load_config
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "PGD",
+    "Config",
+    "FedAvg",
+    "FedCanon",
+    "FedCanonII",
+    "FedCanonPlus",
+    "FedcanonError",
+    "Federation",
+    "FlatModule",
+    "Logistic",
+    "ModuleObjective",
+    "Objective",
+    "Problem",
+    "Quadratic",
+    "Record",
+    "Result",
+    "build",
+    "load_config",
+    "train",
+]

@@ -1,0 +1,94 @@
+"""Step sizes that change from round to round."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from fedcanon.errors import FedcanonError
+
+
+class Schedule(ABC):
+    """A step size as a function of the round t, counted from 0."""
+
+    start: float
+
+    @abstractmethod
+    def __call__(self, t: int) -> float:
+        """The step size of round ``t``."""
+
+    def __post_init__(self) -> None:
+        require_step("a schedule's start", self.start)
+
+
+Step = float | Schedule
+"""A step size: a number, or a schedule."""
+
+
+def at(step: Step, t: int) -> float:
+    """The value of ``step`` in round ``t``."""
+    return step(t) if isinstance(step, Schedule) else step
+
+
+def require_step(what: str, step: Step) -> None:
+    """Refuse a step size that is not a positive, finite number."""
+    if not isinstance(step, Schedule) and not (step > 0 and math.isfinite(step)):
+        raise FedcanonError(f"{what} must be a positive, finite number, not {step:g}.")
+
+
+@dataclass(frozen=True)
+class StepDecay(Schedule):
+    """start · factor^⌊t / every⌋."""
+
+    start: float
+    factor: float = 0.1
+    every: int = 100
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.factor <= 1 or self.every < 1:
+            raise FedcanonError("a step schedule needs 0 < factor ≤ 1 and every ≥ 1.")
+
+    def __call__(self, t: int) -> float:
+        return self.start * self.factor ** (t // self.every)
+
+
+@dataclass(frozen=True)
+class Cosine(Schedule):
+    """From start down to floor · start along half a cosine over the rounds, constant after them."""
+
+    start: float
+    rounds: int
+    floor: float = 0.01
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.rounds < 1 or not 0 < self.floor <= 1:
+            raise FedcanonError("a cosine schedule needs rounds ≥ 1 and 0 < floor ≤ 1.")
+
+    def __call__(self, t: int) -> float:
+        fall = (1 + math.cos(math.pi * min(t / self.rounds, 1.0))) / 2
+        return self.start * (self.floor + (1 - self.floor) * fall)
+
+
+@dataclass(frozen=True)
+class InverseTime(Schedule):
+    """start / (1 + t / period)."""
+
+    start: float
+    period: float = 20.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_step("an inverse-time schedule's period", self.period)
+
+    def __call__(self, t: int) -> float:
+        return self.start / (1 + t / self.period)
+
+
+SCHEDULES: dict[str, type[Schedule]] = {
+    "step": StepDecay,
+    "cosine": Cosine,
+    "inverse": InverseTime,
+}

@@ -1,0 +1,65 @@
+"""A module's parameters as one contiguous vector."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from fedcanon.errors import FedcanonError
+from fedcanon.layout import Layout
+
+
+class FlatModule:
+    """Binds an ``nn.Module`` to one vector of parameters and one vector of gradients.
+
+    Every trainable parameter becomes a view into ``vector`` and its gradient a view into ``grad``,
+    so that ``backward()`` fills ``grad`` and an update of ``vector`` updates the module: no copies
+    per step. Tied parameters appear once, under their first name; frozen ones (``requires_grad``
+    off) stay where they are. Floating-point buffers, such as running means and variances, are
+    views into ``buffers``. Precision and device are the module's own.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        parameters = {n: p for n, p in module.named_parameters() if p.requires_grad}
+        if not parameters:
+            raise FedcanonError("the model has no trainable parameter.")
+        self.module = module
+        self.layout = Layout.of((name, tuple(p.shape)) for name, p in parameters.items())
+        self.vector = _concatenate(list(parameters.values()))
+        self.grad = torch.zeros_like(self.vector)
+        for slot, parameter in zip(self.layout, parameters.values(), strict=True):
+            parameter.data = slot.view(self.vector)
+            parameter.grad = slot.view(self.grad)
+        self.buffers = self._bind_buffers()
+
+    def _bind_buffers(self) -> Tensor:
+        owners = [
+            (owner, name, buffer)
+            for owner in self.module.modules()
+            for name, buffer in owner.named_buffers(recurse=False)
+            if buffer.is_floating_point()
+        ]
+        if not owners:
+            return self.vector.new_empty(0)
+        buffers = _concatenate([buffer for _, _, buffer in owners])
+        layout = Layout.of((name, tuple(buffer.shape)) for _, name, buffer in owners)
+        for slot, (owner, name, _) in zip(layout, owners, strict=True):
+            setattr(owner, name, slot.view(buffers))
+        return buffers
+
+    def load(self, x: Tensor) -> None:
+        """Make ``x`` the module's parameters; free where ``x`` already is ``vector``."""
+        if x.data_ptr() != self.vector.data_ptr():
+            self.vector.copy_(x)
+
+
+def _concatenate(tensors: Sequence[Tensor]) -> Tensor:
+    kinds = {(tensor.dtype, tensor.device) for tensor in tensors}
+    if len(kinds) > 1:
+        found = ", ".join(sorted(f"{dtype} on {device}" for dtype, device in kinds))
+        raise FedcanonError(
+            f"a model's parameters must share one precision and one device, found {found}."
+        )
+    return torch.cat([tensor.detach().reshape(-1) for tensor in tensors])

@@ -1,0 +1,211 @@
+"""Constraints: h is 0 inside a set and infinite outside, and its prox is a projection.
+
+``value`` allows for rounding: a point counts as inside when it misses a bound by no more than
+1e-5 of that bound. The prox does not depend on the step, and B is infinite.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedcanon.errors import FedcanonError
+from fedcanon.penalties import kernels
+from fedcanon.penalties.base import Penalty, Shape, require_above
+from fedcanon.penalties.radial import Radial
+from fedcanon.penalties.separable import Separable
+
+ROUNDING = 1e-5
+
+
+class Interval(Separable):
+    """lower ≤ x_j ≤ upper for every coordinate: the projection clips."""
+
+    @property
+    @abstractmethod
+    def bounds(self) -> tuple[float, float]:
+        """The interval; its ends may be infinite."""
+
+    def value(self, x: Tensor) -> float:
+        lower, upper = self.bounds
+        above = x >= lower - ROUNDING * abs(lower)
+        below = x <= upper + ROUNDING * abs(upper)
+        return _indicator(bool((above & below).all()))
+
+    def _formula(self, y: Tensor, step: float) -> Tensor:
+        del step
+        return y.clamp(*self.bounds)
+
+    def _kernel(self, step: float) -> tuple[kernels.Kernel, tuple[float, ...]]:
+        del step
+        return kernels.clip, self.bounds
+
+
+@dataclass(frozen=True)
+class NonNegative(Interval):
+    """No negative entries.
+
+    x_j ≥ 0. prox_{ah}(y) = max(y, 0).
+    """
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        return 0.0, math.inf
+
+
+@dataclass(frozen=True)
+class Box(Interval):
+    """Entries between two bounds.
+
+    lower ≤ x_j ≤ upper; a bound may be infinite. prox_{ah}(y) = min(max(y, lower), upper).
+    """
+
+    lower: float = 0.0
+    upper: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not self.lower <= self.upper:
+            raise FedcanonError(
+                f"Box needs lower ≤ upper, but lower is {self.lower:g} and upper {self.upper:g}."
+            )
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        return self.lower, self.upper
+
+
+@dataclass(frozen=True)
+class LInfBall(Interval):
+    """Entries of limited size.
+
+    |x_j| ≤ r. prox_{ah}(y) = min(max(y, −r), r).
+    """
+
+    radius: float = 1.0
+
+    def __post_init__(self) -> None:
+        require_above(self, "radius", 0)
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        return -self.radius, self.radius
+
+
+@dataclass(frozen=True)
+class L2Ball(Radial):
+    """Limited Euclidean norm.
+
+    ‖x‖ ≤ r. prox_{ah}(y) = y min(1, r/‖y‖).
+    """
+
+    radius: float = 1.0
+
+    def __post_init__(self) -> None:
+        require_above(self, "radius", 0)
+
+    def _outer(self, shape: Shape) -> Separable:
+        del shape
+        return LInfBall(self.radius)
+
+    def _rows(self, x: Tensor) -> Tensor:
+        return x.unsqueeze(0)
+
+
+@dataclass(frozen=True)
+class Simplex(Penalty):
+    """Non-negative entries with a fixed sum, as in a probability distribution.
+
+    x_j ≥ 0 and Σ_j x_j = r. prox_{ah}(y) = max(y − τ, 0) with the τ that gives the sum r.
+    """
+
+    radius: float = 1.0
+
+    def __post_init__(self) -> None:
+        require_above(self, "radius", 0)
+
+    def value(self, x: Tensor) -> float:
+        slack = ROUNDING * self.radius
+        total = float(x.sum(dtype=torch.float64))
+        return _indicator(abs(total - self.radius) <= slack and bool((x >= -slack).all()))
+
+    def _prox_(self, x: Tensor, step: float) -> None:
+        del step
+        y = x.double()
+        x.copy_(y.sub_(excess_level(y, self.radius)).clamp_(min=0))
+
+
+@dataclass(frozen=True)
+class L1Ball(Penalty):
+    """Limited sum of magnitudes.
+
+    Σ_j |x_j| ≤ r. prox_{ah}(y) is y inside the ball, otherwise sign(y) max(|y| − τ, 0) with the τ
+    that gives the sum r.
+    """
+
+    radius: float = 1.0
+
+    def __post_init__(self) -> None:
+        require_above(self, "radius", 0)
+
+    def value(self, x: Tensor) -> float:
+        total = float(x.abs().sum(dtype=torch.float64))
+        return _indicator(total <= self.radius * (1 + ROUNDING))
+
+    def _prox_(self, x: Tensor, step: float) -> None:
+        del step
+        y = x.double()
+        m = y.abs()
+        if not float(m.sum()) <= self.radius:
+            level = excess_level(m, self.radius)
+            x.copy_(y.sub_(y.clamp(-level, level)))
+
+
+@dataclass(frozen=True)
+class Cardinality(Penalty):
+    """At most so many non-zeros, a heuristic.
+
+    #{j : x_j ≠ 0} ≤ count. The set is not convex, and ``in_theory`` is false.
+
+    prox_{ah}(y) keeps the ``count`` entries of largest magnitude.
+    """
+
+    count: int
+
+    def __post_init__(self) -> None:
+        require_above(self, "count", 0)
+
+    @property
+    def in_theory(self) -> bool:
+        return False
+
+    def value(self, x: Tensor) -> float:
+        return _indicator(int(x.count_nonzero()) <= self.count)
+
+    def _prox_(self, x: Tensor, step: float) -> None:
+        del step
+        if self.count < x.numel():
+            flat = x.reshape(-1)
+            largest = flat.abs().topk(self.count, sorted=False).indices
+            x.copy_(torch.zeros_like(flat).index_copy_(0, largest, flat[largest]).view(x.shape))
+
+
+def excess_level(y: Tensor, mass: float) -> float:
+    """The τ with Σ_j max(y_j − τ, 0) = mass > 0, exactly and without sorting (Michelot, 1986).
+
+    Newton's method on a convex piecewise linear function: the active set only shrinks.
+    """
+    active = y.reshape(-1)
+    while True:
+        level = (float(active.sum(dtype=torch.float64)) - mass) / active.numel()
+        above = active[active > level]
+        if above.numel() in (0, active.numel()):
+            return level
+        active = above
+
+
+def _indicator(inside: bool) -> float:
+    return 0.0 if inside else math.inf

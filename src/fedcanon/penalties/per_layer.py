@@ -1,0 +1,96 @@
+"""Penalties placed on the named tensors of a flat vector."""
+
+from __future__ import annotations
+
+import glob
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cached_property
+
+from torch import Tensor
+
+from fedcanon.errors import FedcanonError
+from fedcanon.layout import Layout, Slot
+from fedcanon.penalties.base import Penalty, Shape
+from fedcanon.penalties.separable import Separable
+
+
+@dataclass(frozen=True)
+class PerLayer(Penalty):
+    """A penalty for each layer.
+
+    h(x) = Σ_s h_s(x_s) over the slots s of the layout. ``rules`` are pairs of a name pattern
+    (``"conv*.weight"``) and a penalty; the first pattern that matches the name of a slot gives its
+    penalty, and slots that none matches carry none. ρ = max_s ρ_s, B = Σ_s B_s.
+
+    prox acts on each slot by itself, in the slot's own shape.
+    """
+
+    layout: Layout
+    rules: tuple[tuple[str, Penalty], ...]
+
+    def __post_init__(self) -> None:
+        names = [slot.name for slot in self.layout]
+        for pattern, _ in self.rules:
+            if not any(fnmatchcase(name, pattern) for name in names):
+                raise FedcanonError(
+                    f'no layer has a name that matches "{pattern}"; the names are '
+                    f"{', '.join(names)}."
+                )
+
+    @cached_property
+    def placed(self) -> tuple[tuple[Slot, Penalty], ...]:
+        """The slots that carry a penalty, each with its own."""
+        pairs: list[tuple[Slot, Penalty]] = []
+        for slot in self.layout:
+            matching = (term for pattern, term in self.rules if fnmatchcase(slot.name, pattern))
+            term = next(matching, None)
+            if term is not None:
+                pairs.append((slot, term))
+        return tuple(pairs)
+
+    def _check(self, shape: Shape) -> None:
+        if tuple(shape) != (self.layout.size,):
+            raise FedcanonError(
+                f"the layers of this penalty form a vector of length {self.layout.size}, but it "
+                f"acts on a tensor of shape {tuple(shape)}."
+            )
+
+    @property
+    def in_theory(self) -> bool:
+        return all(term.in_theory for _, term in self.placed)
+
+    @property
+    def rho(self) -> float:
+        return max((term.rho for _, term in self.placed), default=0.0)
+
+    def value(self, x: Tensor) -> float:
+        self._check(x.shape)
+        return sum(term.value(slot.view(x)) for slot, term in self.placed)
+
+    def _prox_(self, x: Tensor, step: float) -> None:
+        self._check(x.shape)
+        for slot, term in self.placed:
+            term.prox_(slot.view(x), step)
+
+    def subgradient_bound(self, shape: Shape) -> float:
+        self._check(shape)
+        return sum(term.subgradient_bound(slot.shape) for slot, term in self.placed)
+
+    def penalised(self, x: Tensor) -> list[Tensor]:
+        self._check(x.shape)
+        return [part for slot, term in self.placed for part in term.penalised(slot.view(x))]
+
+
+def on_weights(penalty: Penalty, layout: Layout) -> Penalty:
+    """``penalty`` on every weight tensor of a model, the default placement.
+
+    Weights are the slots with two or more dimensions, which leaves out biases and normalisation
+    parameters; a model without such slots is penalised everywhere. A penalty of single entries
+    that goes everywhere needs no placement, and a ``PerLayer`` has its own.
+    """
+    weights = [slot for slot in layout if len(slot.shape) > 1] or list(layout)
+    everywhere = len(weights) == len(layout.slots)
+    if isinstance(penalty, PerLayer) or (everywhere and isinstance(penalty, Separable)):
+        return penalty
+    return PerLayer(layout, tuple((glob.escape(slot.name), penalty) for slot in weights))

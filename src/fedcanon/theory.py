@@ -1,0 +1,142 @@
+"""Step-size conditions and bounds of the convergence theory.
+
+Symbols: f_i is L-smooth, h is ρ-weakly convex, ‖h'‖² ≤ B_h, mini-batch gradients of B samples have
+variance σ²/B, K local steps, δ = 1/(1 − αρ)². Under the PL condition the constant is μ.
+
+Theorem 1 asks for α(ρ + L) + 4α²L² ≤ ½ and 192(6 + δ)β²K²L² ≤ 1. Theorem 2 (PL) asks for
+α(ρ + L) + 4α²L² ≤ min{½, (4μ(ρ + L) + 64L²)/μ²} and 12(6 + δ)β²K²L² ≤ min{1/16, 1 − αμ/4}.
+
+The paper prints 50 and 25 where its proof gives 8(6 + δ) and 4(6 + δ); since δ ≥ 1 these are at
+least 56 and 28, and they are used here. B_h bounds the squared norm of the whole subgradient:
+dκ² for κ‖·‖₁ in d dimensions.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedcanon.errors import FedcanonError
+from fedcanon.objectives import Objective, Problem
+
+
+def delta(alpha: float, rho: float) -> float:
+    """δ = 1/(1 − αρ)², for αρ < 1."""
+    if alpha * rho >= 1:
+        raise FedcanonError(f"the theory needs α < 1/ρ = {1 / rho:.4g}, but α = {alpha:.4g}.")
+    return 1 / (1 - alpha * rho) ** 2
+
+
+def server_load(alpha: float, L: float, rho: float) -> float:
+    """α(ρ + L) + 4α²L², which both theorems bound."""
+    return alpha * (rho + L) + 4 * (alpha * L) ** 2
+
+
+def server_limit(L: float, rho: float, mu: float | None = None) -> float:
+    """The bound on ``server_load``: ½, or Theorem 2's minimum where μ is given."""
+    return 0.5 if mu is None else min(0.5, (4 * mu * (rho + L) + 64 * L**2) / mu**2)
+
+
+def largest_alpha(L: float, rho: float, mu: float | None = None) -> float:
+    """The largest α that Theorem 1 admits (Theorem 2 where μ is given); 1/(4L) for ρ = 0."""
+    linear, limit = rho + L, server_limit(L, rho, mu)
+    return (-linear + math.sqrt(linear**2 + 16 * limit * L**2)) / (8 * L**2)
+
+
+def largest_beta(
+    L: float, rho: float, local_steps: int, alpha: float, mu: float | None = None
+) -> float:
+    """The largest β that Theorem 1 admits beside this α (Theorem 2 where μ is given)."""
+    shape = 6 + delta(alpha, rho)
+    squared = 1 / (192 * shape) if mu is None else min(1 / 16, 1 - alpha * mu / 4) / (12 * shape)
+    return math.sqrt(squared) / (local_steps * L)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The constants of a problem and a run that the bounds are evaluated with."""
+
+    L: float
+    alpha: float
+    local_steps: int
+    rho: float = 0.0
+    subgradient_bound: float = 0.0
+    """B_h"""
+    variance: float = 0.0
+    """σ²"""
+    batch: int = 1
+    """B"""
+
+    def noise(self, sampled: float, server: float) -> float:
+        """sampled·(6 + δ)σ²/(BK) + server·σ²/B."""
+        spread = self.variance / self.batch
+        shape = 6 + delta(self.alpha, self.rho)
+        return sampled * shape * spread / self.local_steps + server * spread
+
+    def theorem1(self, rounds: int, gap: float, control_error: float = 0.0) -> float:
+        """Bound on (1/T) Σ E‖G^α(z^t)‖² after T rounds.
+
+            8[φ(z⁰) − φ* + αE⁰]/(αT) + 8(6 + δ)σ²/(BK) + σ²/(8B) + B_h
+
+        ``gap`` is φ(z⁰) − φ*, ``control_error`` is E⁰.
+        """
+        start = 8 * (gap + self.alpha * control_error) / (self.alpha * rounds)
+        return start + self.noise(8, 1 / 8) + self.subgradient_bound
+
+    def theorem2(self, rounds: int, gap: float, mu: float, control_error: float = 0.0) -> float:
+        """Bound on E[φ(z^T) − φ*] + αE^T after T rounds under the PL condition with μ.
+
+        (1 − αμ/4)^T [φ(z⁰) − φ* + αE⁰] + 4(6 + δ)σ²/(μBK) + σ²/(16μB) + B_h/(2μ)
+        """
+        start = (1 - self.alpha * mu / 4) ** rounds * (gap + self.alpha * control_error)
+        return start + self.noise(4, 1 / 16) / mu + self.subgradient_bound / (2 * mu)
+
+
+def curvature(
+    objective: Objective | Problem,
+    x: Tensor,
+    rng: np.random.Generator,
+    iterations: int = 100,
+    tolerance: float = 1e-4,
+) -> float:
+    """Largest absolute eigenvalue of the Hessian at ``x``, by power iteration.
+
+    Hessian-vector products are central differences of exact gradients, so every objective will do.
+    """
+
+    def gradient(point: Tensor) -> Tensor:
+        return objective.value_and_gradient(point)[1]
+
+    v = torch.from_numpy(rng.standard_normal(len(x))).to(x)
+    v /= v.norm()
+    width = torch.finfo(x.dtype).eps ** (1 / 3) * (1 + float(x.norm()))
+    estimate = 0.0
+    for _ in range(iterations):
+        product = (gradient(x + width * v) - gradient(x - width * v)) / (2 * width)
+        last, estimate = estimate, float(product.norm())
+        if estimate == 0:
+            break
+        v = product / estimate
+        if abs(estimate - last) <= tolerance * estimate:
+            break
+    return estimate
+
+
+def smoothness(problem: Problem, rng: np.random.Generator, clients: int = 10) -> float:
+    """An estimate of L: the largest curvature of any f_i at the starting point.
+
+    Where there are more clients than ``clients``, that many are drawn. The Hessian of a neural
+    network changes as it trains, so there the estimate is a starting point, not a bound.
+    """
+    count = len(problem.clients)
+    chosen = rng.choice(count, size=min(clients, count), replace=False)
+    largest = max(curvature(problem.clients[i], problem.start, rng) for i in chosen)
+    if not (largest > 0 and math.isfinite(largest)):
+        raise FedcanonError(
+            "the smoothness L could not be estimated at the starting point: set alpha and beta."
+        )
+    return largest

@@ -1,0 +1,73 @@
+"""FedCanon+ reaches the exact stationary point where FedCanon stops: the table of the method."""
+
+import pytest
+
+from fedcanon import FedCanon, FedCanonPlus, Federation
+from fedcanon.penalties import L1, MCP
+from fedcanon.runs.measures import stationarity
+from tests.problems import logistics, quadratics, smoothness
+
+PROBLEM = logistics()
+L = smoothness(PROBLEM)
+
+
+def final_stationarity(algorithm, penalty, rounds, participants, alpha, problem=PROBLEM):
+    federation = Federation(problem, algorithm, penalty, participants=participants)
+    for _ in range(rounds):
+        federation.step()
+    z = federation.model
+    return stationarity(penalty, z, problem.value_and_gradient(z)[1], alpha)
+
+
+ROWS = [
+    # penalty, participants of 10, αL, βL, K, rounds, FedCanon stops between
+    pytest.param(L1(0.02), 10, 1.0, 0.1, 10, 1500, (1e-4, 1e-2), id="l1-all"),
+    pytest.param(
+        L1(0.02), 10, 1.0, 0.5, 40, 1500, (1e-3, 1e-1), id="l1-all-long", marks=pytest.mark.slow
+    ),
+    pytest.param(L1(0.02), 3, 2.0, 0.2, 10, 1500, (1e-4, 1e-2), id="l1-3-of-10"),
+    pytest.param(L1(0.02), 1, 1.0, 0.1, 10, 1500, None, id="l1-1-of-10"),
+    pytest.param(MCP(0.02, 3.0), 10, 1.0, 0.1, 10, 1500, (1e-5, 1e-2), id="mcp-all"),
+    pytest.param(
+        MCP(0.02, 3.0), 3, 1.0, 0.5, 40, 1500, (1e-3, 1.0), id="mcp-3-long", marks=pytest.mark.slow
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("penalty", "participants", "alpha_l", "beta_l", "K", "rounds", "stuck"), ROWS
+)
+def test_table(penalty, participants, alpha_l, beta_l, K, rounds, stuck):
+    steps = {"alpha": alpha_l / L, "beta": beta_l / L, "local_steps": K}
+    alpha = steps["alpha"]
+    plus = final_stationarity(FedCanonPlus(**steps), penalty, rounds, participants, alpha)
+    assert plus < 1e-12
+    if stuck:
+        plain = final_stationarity(FedCanon(**steps), penalty, rounds, participants, alpha)
+        assert stuck[0] < plain < stuck[1]
+
+
+def test_structural_drift_of_fedcanon_is_linear_in_beta():
+    """|z∞ − z*| ∝ β(K − 1): a tenth of the local step leaves a tenth of the distance."""
+    problem, penalty = quadratics(), L1(0.3)
+    exact = Federation(problem, FedCanonPlus(0.5, 0.05, 10), penalty)
+    stops = {beta: Federation(problem, FedCanon(0.5, beta, 10), penalty) for beta in (0.01, 0.001)}
+    for federation in (exact, *stops.values()):
+        for _ in range(1500):
+            federation.step()
+    coarse, fine = (float((f.model - exact.model).norm()) for f in stops.values())
+    assert 9 < coarse / fine < 11
+
+
+def test_structural_drift_at_the_predicted_point():
+    """0 ∈ (I − β(K − 1)/2 ∇²f)∇f(z) + ∂h(z), to first order in β."""
+    problem, penalty, beta, K = quadratics(), L1(0.3), 0.001, 10
+    federation = Federation(problem, FedCanon(0.5, beta, K), penalty)
+    for _ in range(1500):
+        federation.step()
+    z = federation.model
+    gradient = problem.value_and_gradient(z)[1]
+    hessian = sum(client.A for client in problem.clients) / len(problem.clients)
+    predicted = gradient - beta * (K - 1) / 2 * hessian @ gradient
+    at_the_point = stationarity(penalty, z, predicted, 0.5)
+    assert at_the_point < 0.05 * stationarity(penalty, z, gradient, 0.5)

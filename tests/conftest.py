@@ -1,0 +1,28 @@
+"""Real data where they are, one thread for each test process."""
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+torch.set_num_threads(1)
+
+_BESIDE_THE_PROJECT = Path(__file__).parents[2] / "shared" / "data"
+if "FEDCANON_DATA" not in os.environ and _BESIDE_THE_PROJECT.is_dir():
+    os.environ["FEDCANON_DATA"] = str(_BESIDE_THE_PROJECT)
+
+
+@pytest.fixture
+def needs_data():
+    """Skip a test whose dataset is absent; in CI the data are there and a skip would hide a hole."""
+
+    def check(name: str) -> None:
+        folder = Path(os.environ.get("FEDCANON_DATA", "")) / name
+        if not ("FEDCANON_DATA" in os.environ and folder.is_dir()):
+            reason = f"the dataset {name} is not in FEDCANON_DATA"
+            if os.environ.get("CI"):
+                pytest.fail(reason)
+            pytest.skip(reason)
+
+    return check
