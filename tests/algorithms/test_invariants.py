@@ -4,7 +4,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedcanon import FedCanon, FedCanonPlus, Federation, Problem
+from fedcanon import PGD, FedAvg, FedCanon, FedCanonII, FedCanonPlus, Federation, Problem
 from fedcanon.penalties import L1, MCP
 from tests.problems import logistics, quadratics
 
@@ -62,8 +62,6 @@ def test_b_recalled_by_a_client_has_the_bits_that_the_server_would_send():
 
 def test_floats_and_prox_calls_of_the_cost_table():
     """Floats per client and round in units of d; prox calls in a round t ≥ 1 with N = 10."""
-    from fedcanon import PGD, FedAvg, FedCanonII
-
     problem = logistics(clients=10, d=6, samples=20)
     expected = {
         FedCanon(0.7, 0.1, 5): (3, 0, 1),

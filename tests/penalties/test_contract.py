@@ -210,6 +210,7 @@ def test_penalties_travel_between_processes(case: Case) -> None:
 
 
 @table(ALL)
-def test_sparsity_counts_the_penalised_zeros(case: Case) -> None:
-    assert case.penalty.sparsity(torch.zeros(case.shape)) == 1
-    assert case.penalty.sparsity(torch.ones(case.shape)) == 0
+def test_zeros_counts_the_penalised_zeros(case: Case) -> None:
+    zeros, penalised = case.penalty.zeros(torch.zeros(case.shape))
+    assert zeros == penalised > 0
+    assert case.penalty.zeros(torch.ones(case.shape)) == (0, penalised)

@@ -68,18 +68,17 @@ class Penalty(ABC):
 
     def subgradient_bound(self, shape: Shape) -> float:
         """B = sup ‖h'(x)‖² over all x of this shape: the B_h of the theorems."""
-        del shape
         return math.inf
 
     def penalised(self, x: Tensor) -> list[Tensor]:
         """The parts of ``x`` that carry a penalty, to read."""
         return [x]
 
-    def sparsity(self, x: Tensor) -> float:
-        """Fraction of exact zeros among the penalised entries of ``x``."""
+    def zeros(self, x: Tensor) -> tuple[int, int]:
+        """How many penalised entries of ``x`` are exactly zero, and how many there are."""
         parts = self.penalised(x)
-        zeros = sum(part.numel() - int(part.count_nonzero()) for part in parts)
-        return zeros / max(1, sum(part.numel() for part in parts))
+        count = sum(part.numel() for part in parts)
+        return count - sum(int(part.count_nonzero()) for part in parts), count
 
 
 def require_above(penalty: Penalty, field: str, bound: float, or_equal: bool = False) -> None:

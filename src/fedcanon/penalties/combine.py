@@ -25,14 +25,12 @@ class Zero(Penalty):
     """
 
     def value(self, x: Tensor) -> float:
-        del x
         return 0.0
 
     def _prox_(self, x: Tensor, step: float) -> None:
         pass
 
     def subgradient_bound(self, shape: Shape) -> float:
-        del shape
         return 0.0
 
 

@@ -37,11 +37,9 @@ class Interval(Separable):
         return _indicator(bool((above & below).all()))
 
     def _formula(self, y: Tensor, step: float) -> Tensor:
-        del step
         return y.clamp(*self.bounds)
 
     def _kernel(self, step: float) -> tuple[kernels.Kernel, tuple[float, ...]]:
-        del step
         return kernels.clip, self.bounds
 
 
@@ -108,7 +106,6 @@ class L2Ball(Radial):
         require_above(self, "radius", 0)
 
     def _outer(self, shape: Shape) -> Separable:
-        del shape
         return LInfBall(self.radius)
 
     def _rows(self, x: Tensor) -> Tensor:
@@ -133,7 +130,6 @@ class Simplex(Penalty):
         return _indicator(abs(total - self.radius) <= slack and bool((x >= -slack).all()))
 
     def _prox_(self, x: Tensor, step: float) -> None:
-        del step
         y = x.double()
         x.copy_(y.sub_(excess_level(y, self.radius)).clamp_(min=0))
 
@@ -156,7 +152,6 @@ class L1Ball(Penalty):
         return _indicator(total <= self.radius * (1 + ROUNDING))
 
     def _prox_(self, x: Tensor, step: float) -> None:
-        del step
         y = x.double()
         m = y.abs()
         if not float(m.sum()) <= self.radius:
@@ -186,7 +181,6 @@ class Cardinality(Penalty):
         return _indicator(int(x.count_nonzero()) <= self.count)
 
     def _prox_(self, x: Tensor, step: float) -> None:
-        del step
         if self.count < x.numel():
             flat = x.reshape(-1)
             largest = flat.abs().topk(self.count, sorted=False).indices

@@ -229,7 +229,6 @@ class _FoldedGroups(Grouped):
         return self._phi.rho
 
     def _outer(self, shape: Shape) -> Separable:
-        del shape
         return self._phi
 
 

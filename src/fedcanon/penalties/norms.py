@@ -36,5 +36,4 @@ class LInf(Penalty):
             x.clamp_(-max(level, 0.0), max(level, 0.0))
 
     def subgradient_bound(self, shape: Shape) -> float:
-        del shape
         return self.kappa**2

@@ -56,6 +56,11 @@ class PerLayer(Penalty):
                 f"acts on a tensor of shape {tuple(shape)}."
             )
 
+    def check_step(self, step: float) -> None:
+        for _, term in self.placed:
+            term.check_step(step)
+        super().check_step(step)
+
     @property
     def in_theory(self) -> bool:
         return all(term.in_theory for _, term in self.placed)

@@ -64,12 +64,10 @@ class L2(Radial):
         require_above(self, "kappa", 0, or_equal=True)
 
     def _outer(self, shape: Shape) -> Separable:
-        del shape
         return L1(self.kappa)
 
     def _rows(self, x: Tensor) -> Tensor:
         return x.unsqueeze(0)
 
     def subgradient_bound(self, shape: Shape) -> float:
-        del shape
         return self.kappa**2

@@ -1,0 +1,238 @@
+"""Writes the pages and pictures that follow from the code, at every build of the documentation.
+
+One page per penalty of the registry, their gallery, the spread of the default data, and the picture
+of structural drift. A new penalty gets its page without any change here, unless it has parameters
+without defaults: then ``EXAMPLES`` must give them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import math
+import runpy
+import sys
+from pathlib import Path
+from typing import Any
+
+import mkdocs_gen_files
+import numpy as np
+from matplotlib.figure import Figure
+
+sys.path.insert(0, str(Path(__file__).parent))
+import pictures
+
+from fedcanon.data import DATASETS, partition
+from fedcanon.engines.randomness import Purpose, generator
+from fedcanon.errors import FedcanonError
+from fedcanon.penalties import PENALTIES, Penalty, Separable, TotalVariation, Zero
+
+EXAMPLES: dict[str, dict[str, Any]] = {
+    "weighted_l1": {"kappa": 1e-3, "weights": (1.0, 0.5, 2.0)},
+    "cardinality": {"count": 1000},
+}
+"""Values for parameters without defaults."""
+
+PICTURED: dict[str, Any] = {
+    "kappa": 1.0,
+    "kappa1": 0.5,
+    "kappa2": 0.5,
+    "delta": 1.0,
+    "eps": 1.0,
+    "weights": (2.0,),
+    "count": 1,
+}
+"""Values at which a penalty is drawn: the defaults are too small to see."""
+
+FAMILIES = {
+    "combine": "None",
+    "separable": "Convex, entry by entry",
+    "folded": "Not convex, entry by entry",
+    "radial": "Norms and groups",
+    "norms": "Norms and groups",
+    "group": "Norms and groups",
+    "matrix": "Low rank",
+    "sequence": "Sequences",
+    "constraints": "Constraints",
+}
+"""A heading for the penalties of each module."""
+
+LAYER = (200, 64)
+"""The shape for which B is printed: the first layer of the default network."""
+
+
+def pictured(cls: type[Penalty]) -> tuple[Figure, str]:
+    """The picture of a penalty, and the parameters at which it is drawn."""
+    names = [field.name for field in dataclasses.fields(cls)]
+    values = {name: PICTURED[name] for name in names if name in PICTURED}
+    if "axis" in names:
+        values.pop("weights", None)
+        # Folded penalties of groups have no factor √(size of the group).
+        kappa = 2.0 if "form" in names else 0.6
+        values |= {name: kappa for name in values if name.startswith("kappa")}
+        draw = pictures.rows
+    elif "shape" in names:
+        draw = pictures.singular_values
+    elif issubclass(cls, TotalVariation):
+        draw = pictures.sequence
+    elif issubclass(cls, Separable | Zero):
+        draw = pictures.curves
+    else:
+        draw = pictures.plane
+    return draw(cls(**values)), ", ".join(f"{name} = {value}" for name, value in values.items())
+
+
+def write_picture(path: str, figure: Figure) -> None:
+    """Write ``path``-light.svg and ``path``-dark.svg."""
+    for palette, text in pictures.svg(figure).items():
+        with mkdocs_gen_files.open(f"{path}-{palette}.svg", "w") as file:
+            file.write(text)
+
+
+def show(path: str, description: str) -> str:
+    """Markdown for a picture that follows the palette."""
+    return "\n".join(
+        f"![{description}]({path}-{palette}.svg#only-{palette})" for palette in pictures.INK
+    )
+
+
+def toml(value: Any) -> str:
+    """A value as TOML."""
+    if isinstance(value, str):
+        return f'"{value}"'
+    return str(list(value)) if isinstance(value, tuple) else str(value)
+
+
+def parameters(cls: type[Penalty]) -> str:
+    """A table of the fields of a penalty."""
+    fields = dataclasses.fields(cls)
+    if not fields:
+        return "It has no parameters."
+    lines = ["| parameter | type | default |", "|---|---|---|"]
+    for field in fields:
+        required = field.default is dataclasses.MISSING
+        default = "required" if required else f"`{field.default}`"
+        kind = inspect.formatannotation(field.type).strip("'").replace("|", "or")
+        kind = {
+            "Form": '`"scaled"` or `"lambda"`',
+            "Groups": "block length, index lists or None",
+        }.get(kind, f"`{kind}`")
+        lines.append(f"| `{field.name}` | {kind} | {default} |")
+    return "\n".join(lines)
+
+
+def snippet(name: str, cls: type[Penalty]) -> str:
+    """The ``[penalty]`` table of a configuration."""
+    values = {
+        field.name: EXAMPLES.get(name, {}).get(field.name, field.default)
+        for field in dataclasses.fields(cls)
+    }
+    given = [f"{key} = {toml(value)}" for key, value in values.items() if value is not None]
+    return "\n".join(["```toml", "[penalty]", f'name = "{name}"', *given, "```"])
+
+
+def number(value: float) -> str:
+    """A number, or the sign for infinity."""
+    return "∞" if math.isinf(value) else f"{value:.4g}"
+
+
+def facts(penalty: Penalty) -> str:
+    """ρ, the domain of the prox and B, at the parameters of the TOML example."""
+    try:
+        bound = number(penalty.subgradient_bound(LAYER))
+    except FedcanonError:
+        bound = "as stated above"
+    rho = penalty.rho
+    lines = ["| at these values | |", "|---|---|"]
+    if penalty.in_theory:
+        lines.append(f"| ρ, weak convexity | {number(rho)} |")
+        lines.append(f"| largest step of the prox, 1/ρ | {number(1 / rho if rho else math.inf)} |")
+    lines.append(f"| B = sup ‖h′‖² on a {LAYER[0]} × {LAYER[1]} layer | {bound} |")
+    return "\n".join(lines)
+
+
+OUTSIDE = """!!! warning "Outside the theory"
+
+    No ρ makes this function weakly convex. Its prox is computed exactly, but no theorem covers it:
+    use it as a heuristic, or take `mcp` or `scad`, which are weakly convex.
+"""
+
+
+def page(name: str, cls: type[Penalty]) -> str:
+    """The page of one penalty."""
+    penalty = cls(**EXAMPLES.get(name, {}))
+    first, _, body = (inspect.getdoc(cls) or "").partition("\n")
+    figure, drawn_at = pictured(cls)
+    write_picture(f"penalties/images/{name}", figure)
+    drawn = f"Drawn with {drawn_at}.\n{{ .caption }}" if drawn_at else ""
+    parts = [
+        f"# {first.rstrip('.')}",
+        f"`{name}` in a configuration, `fedcanon.penalties.{cls.__name__}` in Python.",
+        "" if penalty.in_theory else OUTSIDE,
+        body.strip(),
+        f'<div class="wide" markdown>\n\n{show(f"images/{name}", first)}\n\n</div>',
+        drawn,
+        "## Parameters",
+        parameters(cls),
+        "## In a configuration",
+        snippet(name, cls),
+        facts(penalty),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def card(name: str, cls: type[Penalty]) -> str:
+    """The penalty's place in the gallery."""
+    first = (inspect.getdoc(cls) or "").partition("\n")[0].rstrip(".")
+    penalty = cls(**EXAMPLES.get(name, {}))
+    rho = f"ρ = {number(penalty.rho)}" if penalty.rho else "convex"
+    mark = rho if penalty.in_theory else "outside the theory"
+    images = "".join(
+        f'<img src="images/{name}-{palette}.svg#only-{palette}" alt="">' for palette in pictures.INK
+    )
+    return (
+        f'<a href="{name}/"><strong><code>{name}</code></strong>{images}'
+        f'<small>{first}</small><small class="mark">{mark}</small></a>'
+    )
+
+
+def penalties() -> None:
+    """Every page of a penalty, the gallery, and their places in the navigation."""
+    families: dict[str, dict[str, type[Penalty]]] = {}
+    for name, cls in PENALTIES.items():
+        family = FAMILIES.get(cls.__module__.rpartition(".")[2], "More")
+        families.setdefault(family, {})[name] = cls
+    gallery, entries = [], []
+    for family, members in families.items():
+        cards = "".join(card(name, cls) for name, cls in members.items())
+        gallery.append(f'## {family}\n\n<div class="gallery">{cards}</div>')
+        entries.append({family: [{name: f"penalties/{name}.md"} for name in members]})
+        for name, cls in members.items():
+            with mkdocs_gen_files.open(f"penalties/{name}.md", "w") as file:
+                file.write(page(name, cls))
+    introduction = Path("docs/penalties.md").read_text(encoding="utf-8")
+    with mkdocs_gen_files.open("penalties/index.md", "w") as file:
+        file.write(introduction.replace("<!-- gallery -->", "\n\n".join(gallery)))
+    for section in mkdocs_gen_files.config["nav"]:
+        section.get("Penalties", []).extend(entries)
+
+
+def label_spread() -> None:
+    """The classes that each client holds in the default run."""
+    targets = DATASETS["digits"]().train.targets
+    parts = partition("dirichlet:0.2", targets, 10, generator(0, Purpose.PARTITION))
+    counts = np.stack([np.bincount(targets[part], minlength=10) for part in parts])
+    write_picture("images/label-spread", pictures.label_spread(counts))
+
+
+def drift() -> None:
+    """The example on structural drift, run."""
+    histories = runpy.run_path("examples/structural_drift.py")["compare"]()
+    names = {"FedCanon": "FedCanon", "FedCanonPlus": "FedCanon+"}
+    norms = {names[key]: [r.gradient_norm for r in records] for key, records in histories.items()}
+    write_picture("images/drift", pictures.drift(norms))
+
+
+penalties()
+label_spread()
+drift()
