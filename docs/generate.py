@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import math
+import re
 import runpy
 import sys
 from pathlib import Path
@@ -45,7 +46,6 @@ PICTURED: dict[str, Any] = {
 """Values at which a penalty is drawn: the defaults are too small to see."""
 
 FAMILIES = {
-    "combine": "None",
     "separable": "Convex, entry by entry",
     "folded": "Not convex, entry by entry",
     "radial": "Norms and groups",
@@ -54,6 +54,7 @@ FAMILIES = {
     "matrix": "Low rank",
     "sequence": "Sequences",
     "constraints": "Constraints",
+    "combine": "No penalty",
 }
 """A heading for the penalties of each module."""
 
@@ -111,7 +112,7 @@ def parameters(cls: type[Penalty]) -> str:
     lines = ["| parameter | type | default |", "|---|---|---|"]
     for field in fields:
         required = field.default is dataclasses.MISSING
-        default = "required" if required else f"`{field.default}`"
+        default = "required" if required else f"`{toml(field.default)}`"
         kind = inspect.formatannotation(field.type).strip("'").replace("|", "or")
         kind = {
             "Form": '`"scaled"` or `"lambda"`',
@@ -164,13 +165,13 @@ def page(name: str, cls: type[Penalty]) -> str:
     first, _, body = (inspect.getdoc(cls) or "").partition("\n")
     figure, drawn_at = pictured(cls)
     write_picture(f"penalties/images/{name}", figure)
-    drawn = f"Drawn with {drawn_at}.\n{{ .caption }}" if drawn_at else ""
+    drawn = f"Drawn with {drawn_at}." if drawn_at else ""
     parts = [
         f"# {first.rstrip('.')}",
         f"`{name}` in a configuration, `fedcanon.penalties.{cls.__name__}` in Python.",
         "" if penalty.in_theory else OUTSIDE,
-        body.strip(),
-        f'<div class="wide" markdown>\n\n{show(f"images/{name}", first)}\n\n</div>',
+        re.sub(r"^#", r"\\#", body.strip(), flags=re.MULTILINE),  # no heading
+        show(f"images/{name}", first),
         drawn,
         "## Parameters",
         parameters(cls),
@@ -198,10 +199,9 @@ def card(name: str, cls: type[Penalty]) -> str:
 
 def penalties() -> None:
     """Every page of a penalty, the gallery, and their places in the navigation."""
-    families: dict[str, dict[str, type[Penalty]]] = {}
+    families: dict[str, dict[str, type[Penalty]]] = {family: {} for family in FAMILIES.values()}
     for name, cls in PENALTIES.items():
-        family = FAMILIES.get(cls.__module__.rpartition(".")[2], "More")
-        families.setdefault(family, {})[name] = cls
+        families[FAMILIES[cls.__module__.rpartition(".")[2]]][name] = cls
     gallery, entries = [], []
     for family, members in families.items():
         cards = "".join(card(name, cls) for name, cls in members.items())
@@ -210,7 +210,7 @@ def penalties() -> None:
         for name, cls in members.items():
             with mkdocs_gen_files.open(f"penalties/{name}.md", "w") as file:
                 file.write(page(name, cls))
-    introduction = Path("docs/penalties.md").read_text(encoding="utf-8")
+    introduction = Path("docs/penalties/introduction.md").read_text(encoding="utf-8")
     with mkdocs_gen_files.open("penalties/index.md", "w") as file:
         file.write(introduction.replace("<!-- gallery -->", "\n\n".join(gallery)))
     for section in mkdocs_gen_files.config["nav"]:

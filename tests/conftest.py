@@ -15,7 +15,7 @@ if "FEDCANON_DATA" not in os.environ and _BESIDE_THE_PROJECT.is_dir():
 
 @pytest.fixture
 def needs_data():
-    """Skip a test whose dataset is absent; in CI the data are there and a skip would hide a hole."""
+    """Skip a test whose dataset is absent; in CI, where it is there, fail instead."""
 
     def check(name: str) -> None:
         folder = Path(os.environ.get("FEDCANON_DATA", "")) / name

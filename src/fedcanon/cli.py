@@ -26,7 +26,7 @@ from fedcanon.penalties import PENALTIES
 from fedcanon.report.plots import plot_history, save
 from fedcanon.runs import Federation, Record, Result, train
 from fedcanon.runs.build import build
-from fedcanon.runs.check import Finding, check_config
+from fedcanon.runs.check import Condition, check_config
 from fedcanon.runs.config import Config, load_config
 
 app = typer.Typer(
@@ -150,25 +150,35 @@ def _bytes(count: float) -> str:
 
 
 @app.command()
-def check(config: ConfigFile = None, set_: Settings = None) -> None:
+def check(
+    config: ConfigFile = None,
+    set_: Settings = None,
+    mu: Annotated[float | None, typer.Option(help="PL constant μ, to check Theorem 2.")] = None,
+) -> None:
     """Tell which step-size conditions a configuration meets or breaks, and what would mend it."""
     with console.status("estimating the smoothness L …"):
-        report = check_config(load_config(config, set_ or []))
-    console.print(report.headline, highlight=False)
+        report = check_config(load_config(config, set_ or []), mu)
+    console.print(f"L ≈ {report.L:.4g} (power iteration at the start), ρ = {report.rho:.4g}")
     table = Table(box=None, padding=(0, 2), header_style="dim")
-    for column in ("", "condition", "here", "what would mend it"):
+    for column in ("", "condition", "setting", "limit"):
         table.add_column(column)
-    for finding in report.findings:
-        table.add_row(_mark(finding), finding.condition, finding.here, finding.remedy)
+    for condition in report.conditions:
+        mark = "[green]✓[/]" if condition.holds else _broken_mark(condition)
+        setting = f"{condition.setting} = {condition.value:.4g}"
+        table.add_row(mark, condition.reason, setting, f"{condition.limit:.4g}")
     console.print(table, highlight=False)
-    if any(finding.required and not finding.holds for finding in report.findings):
+    if not report.in_theory:
+        console.print("The penalty is not weakly convex: no theorem covers it. MCP and SCAD are.")
+    for setting, value in report.remedy.items():
+        console.print(f"{setting} = {value:.3g} or less would meet every condition on it.")
+    if report.remedy:
+        console.print("[dim]✗ must hold; – is sufficient, and runs often converge without it.[/]")
+    if any(condition.required and not condition.holds for condition in report.conditions):
         raise typer.Exit(1)
 
 
-def _mark(finding: Finding) -> str:
-    if finding.holds:
-        return "[green]✓[/]"
-    return "[red]✗[/]" if finding.required else "[yellow]–[/]"
+def _broken_mark(condition: Condition) -> str:
+    return "[red]✗[/]" if condition.required else "[yellow]–[/]"
 
 
 class Kind(StrEnum):

@@ -31,6 +31,11 @@ def difference(one, other):
     return max(float((a - b).abs().max()) for a, b in zip(one, other, strict=True))
 
 
+def same_path(problem, other, algorithm):
+    penalty = L1(0.05)
+    return difference(path(problem, algorithm, penalty), path(other, algorithm, penalty)) < 1e-13
+
+
 def steps(problem, K=7):
     L = smoothness(problem)
     return {"alpha": 0.5 / L, "beta": 0.05 / L, "local_steps": K}
@@ -91,7 +96,9 @@ def test_identical_clients_are_one_client(problem):
     s = steps(problem)
     many = Problem([problem.clients[0]] * 5, problem.start)
     one = Problem([problem.clients[0]], problem.start)
-    assert difference(path(many, FedCanon(**s), L1(0.05)), path(one, FedCanon(**s), L1(0.05))) < 1e-13
+    assert (
+        difference(path(many, FedCanon(**s), L1(0.05)), path(one, FedCanon(**s), L1(0.05))) < 1e-13
+    )
 
 
 def test_fedavg_with_one_local_step_is_gradient_descent(problem):
@@ -104,11 +111,17 @@ def test_equal_weights_given_as_numbers_change_nothing(problem):
     weighted = Problem(problem.clients, problem.start, [3.0] * 5)
     s = steps(problem)
     for algorithm in (FedCanon(**s), FedCanonPlus(**s)):
-        assert difference(path(weighted, algorithm, L1(0.05)), path(problem, algorithm, L1(0.05))) < 1e-13
+        assert (
+            difference(path(weighted, algorithm, L1(0.05)), path(problem, algorithm, L1(0.05)))
+            < 1e-13
+        )
 
 
 def test_integer_weights_are_repeated_clients(problem):
     weighted = Problem(problem.clients[:2], problem.start, [1.0, 2.0])
     repeated = Problem([problem.clients[0], problem.clients[1], problem.clients[1]], problem.start)
     for algorithm in (FedCanon(**steps(problem)), FedCanonPlus(**steps(problem))):
-        assert difference(path(weighted, algorithm, L1(0.05)), path(repeated, algorithm, L1(0.05))) < 1e-13
+        assert (
+            difference(path(weighted, algorithm, L1(0.05)), path(repeated, algorithm, L1(0.05)))
+            < 1e-13
+        )

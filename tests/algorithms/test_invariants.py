@@ -54,9 +54,7 @@ def test_b_recalled_by_a_client_has_the_bits_that_the_server_would_send():
     for _ in range(10):
         before = federation.server
         federation.step()
-        recalled = algorithm.recall(
-            {"z": before["z"], "alpha": 0.7}, {"z": federation.server["z"]}
-        )
+        recalled = algorithm.recall({"z": before["z"], "alpha": 0.7}, {"z": federation.server["z"]})
         assert torch.equal(recalled["b"], federation.server["b"])
 
 

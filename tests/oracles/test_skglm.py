@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import skglm
 import torch
-from sklearn.datasets import load_digits
 from skglm.solvers import AndersonCD
+from sklearn.datasets import load_digits
 
 from fedcanon import Logistic
 from fedcanon.penalties import MCP, SCAD

@@ -1,0 +1,143 @@
+"""Batches, sums, randomness and buffers of the in-process engine."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from fedcanon import (
+    FedAvg,
+    FedcanonError,
+    FedCanonPlus,
+    Federation,
+    FlatModule,
+    ModuleObjective,
+    Problem,
+)
+from fedcanon.engines.randomness import Purpose, generator
+from fedcanon.engines.summation import TreeSum
+from fedcanon.engines.work import Batches
+from fedcanon.penalties import L1, Zero
+from tests.problems import logistics, quadratics
+
+
+@given(samples=st.integers(1, 40), size=st.integers(1, 50), seed=st.integers(0, 100))
+def test_batches_go_through_all_samples_before_any_comes_again(samples, size, seed):
+    batches = Batches(samples, size, np.random.default_rng(seed))
+    if size >= samples:
+        assert batches.next() is None
+        return
+    per_pass = samples // size
+    for _ in range(3):
+        seen = torch.cat([batches.next() for _ in range(per_pass)])
+        assert len(seen.unique()) == per_pass * size
+        assert 0 <= int(seen.min()) <= int(seen.max()) < samples
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=70), st.data())
+def test_tree_sum_has_the_same_bits_when_complete_subtrees_are_summed_elsewhere(numbers, data):
+    leaves = [{"u": torch.tensor([x], dtype=torch.float32)} for x in numbers]
+    whole = TreeSum()
+    for leaf in leaves:
+        whole.push(leaf)
+    pieced, position = TreeSum(), 0
+    while position < len(leaves):
+        aligned = (position & -position).bit_length() - 1 if position else 6
+        fits = (len(leaves) - position).bit_length() - 1
+        height = data.draw(st.integers(0, min(aligned, fits)))
+        part = TreeSum()
+        for leaf in leaves[position : position + 2**height]:
+            part.push(leaf)
+        pieced.push(part.total(), height)
+        position += 2**height
+    assert torch.equal(whole.total()["u"], pieced.total()["u"])
+    assert float(whole.total()["u"]) == pytest.approx(sum(numbers), rel=1e-4, abs=1.0)
+
+
+def test_draws_depend_on_every_part_of_their_name_and_on_nothing_else():
+    names = [(0, Purpose.BATCHES, 0, 0), (1, Purpose.BATCHES, 0, 0), (0, Purpose.COINS, 0, 0)]
+    names += [(0, Purpose.BATCHES, 1, 0), (0, Purpose.BATCHES, 0, 1)]
+    draws = [generator(*name).integers(2**62) for name in names]
+    assert len(set(draws)) == len(draws)
+    assert draws == [generator(*name).integers(2**62) for name in names]
+
+
+def run(seed, participants=3, batch_size=4, rounds=5):
+    problem = logistics(clients=6, d=5, samples=20)
+    federation = Federation(
+        problem, FedCanonPlus(0.5, 0.1, 4), L1(0.01), participants, batch_size, seed
+    )
+    for _ in range(rounds):
+        federation.step()
+    return federation
+
+
+def test_same_seed_same_bits_other_seed_other_bits():
+    assert torch.equal(run(0).model, run(0).model)
+    assert not torch.equal(run(0).model, run(1).model)
+
+
+def test_every_client_is_drawn_in_the_long_run_and_states_exist_only_for_those_that_were():
+    federation = run(0, participants=1, rounds=1)
+    assert len(federation.engine.clients) == 1
+    for _ in range(60):
+        federation.step()
+    assert set(federation.engine.clients) == set(range(6))
+
+
+def test_one_bad_client_is_named():
+    problem = quadratics(clients=3, d=2)
+    problem.clients[1].b.fill_(float("nan"))
+    with pytest.raises(FedcanonError, match="client 1 diverged in round 0"):
+        Federation(problem, FedAvg(), Zero()).step()
+
+
+@pytest.mark.parametrize("participants", [0, 7])
+def test_participants_must_exist(participants):
+    with pytest.raises(FedcanonError, match="between 1 and 6"):
+        Federation(logistics(6, 3, 5), FedAvg(), Zero(), participants=participants)
+
+
+def test_buffers_are_averaged_and_never_penalised():
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3, momentum=1.0), nn.Linear(3, 2))
+    flat = FlatModule(module)
+    inputs = torch.randn(20, 2) + torch.arange(20).unsqueeze(1)
+    targets = torch.arange(20) % 2
+    loss = nn.CrossEntropyLoss()
+    clients = [
+        ModuleObjective(flat, loss, inputs, targets, torch.arange(20)[k::2]) for k in range(2)
+    ]
+    start = flat.vector.clone()
+    federation = Federation(Problem(clients, start), FedAvg(1e-9, 1), L1(1e6))
+    federation.step()
+    with torch.no_grad():
+        hidden = [nn.functional.linear(inputs[k::2], *_first_layer(start)) for k in range(2)]
+    expected = sum(h.mean(0) for h in hidden) / 2
+    assert torch.allclose(federation.engine.buffers[:3], expected, rtol=1e-4)
+    assert federation.cost.floats_down == 2 * (flat.layout.size + 6)
+
+
+def _first_layer(vector):
+    return vector[:6].view(3, 2), vector[6:9]
+
+
+def test_dropout_depends_only_on_the_seed():
+    def final(noise):
+        torch.manual_seed(0)
+        module = nn.Sequential(nn.Linear(2, 8), nn.Dropout(0.5), nn.Linear(8, 2))
+        flat = FlatModule(module)
+        inputs, targets = torch.ones(6, 2), torch.arange(6) % 2
+        objective = ModuleObjective(flat, nn.CrossEntropyLoss(), inputs, targets)
+        federation = Federation(
+            Problem([objective, objective], flat.vector.clone()), FedAvg(0.1, 3), Zero()
+        )
+        torch.manual_seed(noise)
+        before = torch.random.get_rng_state()
+        federation.step()
+        assert torch.equal(before, torch.random.get_rng_state())
+        return federation.model
+
+    assert torch.equal(final(1), final(2))

@@ -1,0 +1,118 @@
+"""The command line as a user types it."""
+
+import subprocess
+import sys
+
+import pytest
+
+from fedcanon import cli
+
+SHORT = ["--set", "rounds=3", "--set", "model.name=linear"]
+
+
+@pytest.fixture
+def fedcanon(monkeypatch, capsys):
+    """Run the command line in this process; the exit code, standard output and standard error."""
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["fedcanon", *arguments])
+        with pytest.raises(SystemExit) as caught:
+            cli.main()
+        printed = capsys.readouterr()
+        return caught.value.code or 0, printed.out, printed.err
+
+    return run
+
+
+def test_run_prints_a_summary_that_fits_a_terminal(fedcanon):
+    code, out, _ = fedcanon("run", *SHORT)
+    assert code == 0
+    for expected in ("3 (all rounds done)", "test accuracy", "exact zeros", "3 server, 0 clients"):
+        assert expected in out
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_run_writes_a_picture(fedcanon, tmp_path):
+    code, _, _ = fedcanon("run", *SHORT, "--plot", str(tmp_path / "run.png"))
+    assert code == 0
+    assert (tmp_path / "run.png").read_bytes().startswith(b"\x89PNG")
+    code, _, err = fedcanon("run", *SHORT, "--plot", str(tmp_path / "absent" / "run.png"))
+    assert code == 2
+    assert "cannot write the picture" in err
+
+
+def test_a_method_that_ignores_the_penalty_says_so(fedcanon):
+    _, out, _ = fedcanon("run", *SHORT, "--set", "algorithm.name=fedavg")
+    assert "FedAvg minimises f alone" in out
+
+
+def test_check_tells_what_holds_and_what_would_mend_the_rest(fedcanon):
+    linear = ("--set", "data.name=breast_cancer", "--set", "model.name=logistic")
+    plain = ("--set", "algorithm.name=fedcanon", "--set", "penalty.name=l1")
+    code, out, _ = fedcanon("check", *linear, *plain)
+    assert code == 0
+    assert "L ≈" in out
+    assert "Theorem 1" in out
+    assert "Theorem 2" not in out
+    assert "or less" in out
+    code, out, _ = fedcanon("check", *linear, *plain, "--set", "algorithm.beta=1e-6", "--mu", "0.1")
+    assert code == 0
+    assert "or less" not in out
+    assert "Theorem 2" in out
+    code, out, _ = fedcanon("check", *linear, "--set", "algorithm.alpha=1e5")
+    assert code == 1
+    assert "✗" in out
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [
+        ("algorithms", ["fedcanon+", "fedcanon2", "fedavg", "pgd"]),
+        ("penalties", ["mcp", "scad", "group_lasso", "nuclear", "cardinality"]),
+        ("datasets", ["digits", "breast_cancer", "a9a"]),
+        ("models", ["logistic", "linear", "mlp"]),
+    ],
+)
+def test_list(fedcanon, kind, names):
+    code, out, _ = fedcanon("list", kind)
+    assert code == 0
+    assert all(name in out for name in names)
+    assert max(map(len, out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("run", "absent.toml"),
+        ("run", "--set", "algorithm.bta=1"),
+        ("run", "--set", "algorithm.beta=1e30"),
+        ("run", "--set", "rounds=0"),
+        ("check", "--set", "penalty.name=mpc"),
+        ("list", "everything"),
+        ("fly",),
+    ],
+)
+def test_mistakes_end_with_a_message_and_code_two(fedcanon, arguments):
+    code, _, err = fedcanon(*arguments)
+    assert code == 2
+    assert err
+    assert "Traceback" not in err
+
+
+def test_the_installed_command_itself():
+    command = [sys.executable, "-m", "fedcanon", "run", "--set", "algorithm.alpha=1e9"]
+    finished = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert finished.returncode == 2
+    assert finished.stderr.startswith("error: MCP is ρ-weakly convex")
+    assert finished.stderr.count("\n") == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_the_default_run_is_accurate_and_sparse(seed):
+    from fedcanon import build, load_config, train
+
+    config = load_config(settings=[f"seed={seed}", "evaluate.every=1000"])
+    last = train(build(config), config.rounds, evaluate_every=config.rounds).last
+    assert last.test["accuracy"] >= 0.92
+    assert last.sparsity >= 0.70
