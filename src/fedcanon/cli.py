@@ -22,7 +22,7 @@ from fedcanon.data import DATASETS
 from fedcanon.errors import FedcanonError
 from fedcanon.objectives import Logistic
 from fedcanon.objectives.models import LOGISTIC, MODELS
-from fedcanon.penalties import PENALTIES
+from fedcanon.penalties import PENALTIES, PerLayer
 from fedcanon.report.plots import plot_history, save
 from fedcanon.runs import Federation, Record, Result, train
 from fedcanon.runs.build import build
@@ -77,13 +77,17 @@ def run(
 
 
 def _headline(config: Config, federation: Federation) -> str:
-    penalty = config.penalty.get("name", "penalties per layer")
+    """Method, penalty and problem, a line each."""
     clients = f"{config.clients.count} clients"
     if federation.participants != config.clients.count:
         clients = f"{federation.participants} of {clients} per round"
+    penalty = federation.penalty
+    terms = [term for _, term in penalty.placed] if isinstance(penalty, PerLayer) else [penalty]
     return (
-        f"{config.algorithm['name']} with {penalty} · {config.data.name}, {clients}, "
-        f"{config.data.partition} · {config.model.name}, {len(federation.model):,} parameters"
+        f"{federation.algorithm}\n"
+        f"{', '.join(dict.fromkeys(map(str, terms)))}\n"
+        f"{config.data.name} · {clients} · {config.data.partition} · "
+        f"{config.model.name} with {len(federation.model):,} parameters"
     )
 
 

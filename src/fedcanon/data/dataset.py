@@ -15,10 +15,14 @@ Inputs = Tensor | sparse.csr_array
 
 @dataclass(frozen=True)
 class Split:
-    """Samples and their class labels 0 … classes − 1."""
+    """Samples and their class labels 0 … classes − 1.
+
+    ``users`` numbers the person or place each sample comes from, where the dataset knows it.
+    """
 
     inputs: Inputs
     targets: Tensor
+    users: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -37,12 +41,17 @@ class Split:
 
 @dataclass(frozen=True)
 class Dataset:
-    """A classification dataset: training data to spread over clients, and test data."""
+    """A classification dataset: training data to spread over clients, and test data.
+
+    ``note`` says what a reader of results must know, such as "subset: 300 writers"; it is empty for
+    a complete dataset.
+    """
 
     name: str
     train: Split
     test: Split
     classes: int
+    note: str = ""
 
     @property
     def shape(self) -> tuple[int, ...]:
