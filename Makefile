@@ -22,8 +22,9 @@ lint: $(VENV)/dev.stamp
 types: $(VENV)/dev.stamp
 	$(BIN)/mypy
 
+# The two variables silence notices about a future MkDocs 2; they are not warnings of the build.
 docs: $(VENV)/dev.stamp
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=true $(BIN)/mkdocs build --strict --quiet
 
 bench: $(VENV)/dev.stamp
 	$(BIN)/python benchmarks/prox.py

@@ -7,6 +7,7 @@ import inspect
 import sys
 from collections.abc import Mapping
 from enum import StrEnum
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,7 +31,6 @@ from fedcanon.runs.check import Condition, check_config
 from fedcanon.runs.config import Config, load_config
 
 app = typer.Typer(
-    help="Composite federated learning: minimise f + h over clients that keep their data.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -44,6 +44,22 @@ Settings = Annotated[
     list[str] | None,
     typer.Option("--set", help="Change a setting: algorithm.beta=0.05.", metavar="KEY=VALUE"),
 ]
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        console.print(f"fedcanon {version('fedcanon')}", highlight=False)
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    show_version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """Composite federated learning: minimise f + h over clients that keep their data."""
 
 
 def main() -> None:
@@ -84,11 +100,18 @@ def _headline(config: Config, federation: Federation) -> str:
     penalty = federation.penalty
     terms = [term for _, term in penalty.placed] if isinstance(penalty, PerLayer) else [penalty]
     return (
-        f"{federation.algorithm}\n"
-        f"{', '.join(dict.fromkeys(map(str, terms)))}\n"
+        f"{_described(federation.algorithm)}\n"
+        f"{', '.join(dict.fromkeys(map(_described, terms)))}\n"
         f"{config.data.name} · {clients} · {config.data.partition} · "
         f"{config.model.name} with {len(federation.model):,} parameters"
     )
+
+
+def _described(entry: Any) -> str:
+    """Name and parameters, without those left unset."""
+    settings = {f.name: getattr(entry, f.name) for f in dataclasses.fields(entry)}
+    shown = ", ".join(f"{name} = {value}" for name, value in settings.items() if value is not None)
+    return f"{type(entry).__name__}: {shown}" if shown else type(entry).__name__
 
 
 def _train_with_progress(config: Config, federation: Federation) -> Result:

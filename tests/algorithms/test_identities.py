@@ -3,7 +3,17 @@
 import pytest
 import torch
 
-from fedcanon import PGD, FedAvg, FedCanon, FedCanonII, FedCanonPlus, Federation, Problem
+from fedcanon import (
+    PGD,
+    FedAvg,
+    FedCanon,
+    FedCanonII,
+    FedCanonPlus,
+    Federation,
+    Problem,
+    build,
+    load_config,
+)
 from fedcanon.penalties import L1, MCP, Zero
 from tests.algorithms import reference
 from tests.problems import logistics, quadratics, smoothness
@@ -125,3 +135,16 @@ def test_integer_weights_are_repeated_clients(problem):
             difference(path(weighted, algorithm, L1(0.05)), path(repeated, algorithm, L1(0.05)))
             < 1e-13
         )
+
+
+def test_mini_batches_and_networks_too_fedcanon_two_is_fedcanon_bit_for_bit():
+    """With the same draws, in float32, on the default network."""
+    models = []
+    for name in ("fedcanon", "fedcanon2"):
+        settings = [f"algorithm={{name='{name}', beta=0.05}}", "clients.weights=samples"]
+        federation = build(load_config(settings=settings))
+        for _ in range(4):
+            federation.step()
+        models.append(federation.model)
+    assert torch.equal(*models)
+    assert not torch.equal(models[0], federation.problem.start)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-import torch
 from torch import Tensor
 
 from fedcanon.algorithms import Algorithm, State
-from fedcanon.engines.randomness import Purpose, generator, torch_seed
+from fedcanon.engines.randomness import Purpose, generator, module_draws
 from fedcanon.engines.summation import TreeSum
 from fedcanon.engines.work import Batches, ClientWork, CountedProx
 from fedcanon.errors import FedcanonError
@@ -101,8 +100,7 @@ class LocalEngine:
         objective.buffers.copy_(received[_BUFFERS])
         if client not in self.clients:
             self.clients[client] = self.algorithm.client_init(self.problem.start)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(torch_seed(self.seed, Purpose.MODULE, t, client))
+        with module_draws(self.seed, t, client):
             upload, state = self.algorithm.local(self.clients[client], received, work)
         if not all(bool(vector.sum().isfinite()) for vector in upload.values()):
             raise FedcanonError(

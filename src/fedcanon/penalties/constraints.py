@@ -163,7 +163,7 @@ class L1Ball(Penalty):
 class Cardinality(Penalty):
     """At most so many non-zeros, a heuristic.
 
-    #{j : x_j ≠ 0} ≤ count. The set is not convex, and ``in_theory`` is false.
+    No more than ``count`` entries x_j ≠ 0. The set is not convex, and ``in_theory`` is false.
 
     prox_{ah}(y) keeps the ``count`` entries of largest magnitude.
     """

@@ -1,0 +1,133 @@
+"""From a configuration to a federation that is ready to train."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from fedcanon import theory
+from fedcanon.algorithms import Algorithm
+from fedcanon.data import DATASETS, Dataset, partition
+from fedcanon.engines.randomness import Purpose, generator, torch_seed
+from fedcanon.errors import FedcanonError
+from fedcanon.objectives import FlatModule, Logistic, ModuleObjective, Problem
+from fedcanon.objectives.models import LOGISTIC, MODELS
+from fedcanon.runs.config import Config, Table, unknown_name
+from fedcanon.runs.federation import Federation
+from fedcanon.runs.named import make_algorithm, make_penalty
+
+AUTO = "auto"
+
+
+def build(config: Config) -> Federation:
+    """Load and spread the data, make model, penalty and algorithm, and put them together.
+
+    A step size "auto" is filled in from an estimate L of the smoothness at the starting point:
+    β = 1/(KL), and α = 1/L but at most half the domain 1/ρ of the prox.
+    """
+    draft_algorithm(config.algorithm)  # mistakes show before data are loaded
+    problem = build_problem(config)
+    penalty = make_penalty(config.penalty, problem.layout)
+    table = config.algorithm
+    if AUTO in table.values():
+        L = theory.smoothness(problem, generator(config.seed, Purpose.SMOOTHNESS))
+        table = fill_in(table, L, penalty.rho)
+    batch_size = None if config.batch_size == "full" else config.batch_size
+    return Federation(
+        problem,
+        make_algorithm(table),
+        penalty,
+        config.clients.participants,
+        batch_size,
+        config.seed,
+    )
+
+
+def draft_algorithm(table: Table) -> Algorithm:
+    """The algorithm with a step of 1 in place of "auto"."""
+    return make_algorithm({key: 1.0 if value == AUTO else value for key, value in table.items()})
+
+
+def fill_in(table: Table, L: float, rho: float) -> Table:
+    """The algorithm's table with numbers in place of "auto"."""
+    local_steps = getattr(draft_algorithm(table), "local_steps", 1)
+    rules = {
+        "alpha": min(1 / L, 0.5 / rho) if rho else 1 / L,
+        "beta": 1 / (L * local_steps),
+    }
+    wrong = [key for key, value in table.items() if value == AUTO and key not in rules]
+    if wrong:
+        raise FedcanonError(f'algorithm.{wrong[0]} cannot be "auto": only alpha and beta can.')
+    return {key: rules[key] if value == AUTO else value for key, value in table.items()}
+
+
+def build_problem(config: Config) -> Problem:
+    """The dataset spread over clients, each with its objective, and the starting point."""
+    if config.data.name not in DATASETS:
+        raise FedcanonError(unknown_name("dataset", config.data.name, DATASETS))
+    if config.model.name not in {*MODELS, LOGISTIC}:
+        raise FedcanonError(unknown_name("model", config.model.name, {*MODELS, LOGISTIC}))
+    dataset = DATASETS[config.data.name]()
+    rng = generator(config.seed, Purpose.PARTITION)
+    parts = partition(config.data.partition, dataset.train.targets, config.clients.count, rng)
+    by_samples = config.clients.weights == "samples"
+    weights = [float(len(part)) if by_samples else 1.0 for part in parts]
+    make = _logistic_problem if config.model.name == LOGISTIC else _module_problem
+    return make(config, dataset, parts, weights)
+
+
+def _logistic_problem(
+    config: Config, dataset: Dataset, parts: list[Tensor], weights: list[float]
+) -> Problem:
+    """Binary logistic regression in closed form, started at 0."""
+    if dataset.classes != 2:
+        raise FedcanonError(
+            f"the model 'logistic' is for two classes, but {dataset.name} has {dataset.classes}: "
+            "use the model 'linear'."
+        )
+    features, labels = dataset.train.features(config.precision), dataset.train.targets.numpy()
+    clients = [Logistic(features[part.numpy()], labels[part.numpy()]) for part in parts]
+    test_features = dataset.test.features(config.precision)
+    positive = dataset.test.targets.numpy() == 1
+
+    def test(x: Tensor) -> dict[str, float]:
+        predicted = clients[0].scores(x, test_features) > 0
+        return {"accuracy": float(np.mean(predicted == positive))}
+
+    start = torch.zeros(clients[0].layout.size, dtype=getattr(torch, config.precision))
+    return Problem(clients, start, weights, test)
+
+
+def _module_problem(
+    config: Config, dataset: Dataset, parts: list[Tensor], weights: list[float]
+) -> Problem:
+    """A network under the cross-entropy loss, started at PyTorch's random initialisation."""
+    dtype = getattr(torch, config.precision)
+    device = _device(config.device)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(torch_seed(config.seed, Purpose.MODEL))
+        module = MODELS[config.model.name](dataset.shape, dataset.classes).to(device, dtype)
+    flat, loss = FlatModule(module), nn.CrossEntropyLoss()
+    inputs, targets = dataset.train.tensors(dtype, device)
+    test_inputs, test_targets = dataset.test.tensors(dtype, device)
+    clients = [ModuleObjective(flat, loss, inputs, targets, part.to(device)) for part in parts]
+
+    def test(x: Tensor) -> dict[str, float]:
+        flat.load(x)
+        module.eval()
+        with torch.no_grad():
+            outputs = torch.cat([module(chunk) for chunk in torch.split(test_inputs, 4096)])
+        correct = (outputs.argmax(1) == test_targets).double().mean()
+        return {"test_loss": float(loss(outputs, test_targets)), "accuracy": float(correct)}
+
+    return Problem(clients, flat.vector.clone(), weights, test)
+
+
+def _device(name: str) -> torch.device:
+    try:
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError):
+        raise FedcanonError(
+            f'the device "{name}" is not available to PyTorch here: use device = "cpu".'
+        ) from None

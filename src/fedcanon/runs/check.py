@@ -1,0 +1,108 @@
+"""Which conditions on the step sizes a configuration meets, and what would mend the others."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from fedcanon import theory
+from fedcanon.algorithms import Algorithm, FedCanon, FedCanonII
+from fedcanon.algorithms.schedules import at
+from fedcanon.engines.randomness import Purpose, generator
+from fedcanon.runs.build import build_problem, draft_algorithm, fill_in
+from fedcanon.runs.config import Config
+from fedcanon.runs.named import make_algorithm, make_penalty
+
+
+@dataclass(frozen=True)
+class Condition:
+    """An upper limit on a step size, and why.
+
+    A ``required`` condition is needed to run at all, and strictly; the others are what theory asks
+    for. One that ``needs_rho`` says nothing about a penalty that is not weakly convex.
+    """
+
+    reason: str
+    setting: str
+    value: float
+    limit: float
+    required: bool = False
+    needs_rho: bool = False
+
+    @property
+    def holds(self) -> bool:
+        """Whether the step size is within the limit."""
+        return self.value < self.limit if self.required else self.value <= self.limit * (1 + 1e-9)
+
+
+@dataclass(frozen=True)
+class Report:
+    """The conditions on one configuration, with the constants behind them."""
+
+    L: float
+    rho: float
+    in_theory: bool
+    conditions: list[Condition]
+
+    @property
+    def remedy(self) -> dict[str, float]:
+        """Settings with a broken condition, and a value that would meet all of theirs."""
+        broken = {c.setting for c in self.conditions if not c.holds}
+        return {
+            setting: min(c.limit for c in self.conditions if c.setting == setting)
+            for setting in sorted(broken)
+        }
+
+
+def check_config(config: Config, mu: float | None = None) -> Report:
+    """Estimate L for a configuration and check its step sizes against every condition.
+
+    Theorem 2 is checked where its constant ``mu`` of the PL condition is given.
+    """
+    draft_algorithm(config.algorithm)  # mistakes show before data are loaded
+    problem = build_problem(config)
+    penalty = make_penalty(config.penalty, problem.layout)
+    L = theory.smoothness(problem, generator(config.seed, Purpose.SMOOTHNESS))
+    algorithm = make_algorithm(fill_in(config.algorithm, L, penalty.rho))
+    conditions = conditions_on(algorithm, L, penalty.rho, config.rounds, mu)
+    if not penalty.in_theory:  # no ρ exists, so nothing can be said about the prox or a theorem
+        conditions = [c for c in conditions if not c.needs_rho]
+    return Report(L, penalty.rho, penalty.in_theory, conditions)
+
+
+def conditions_on(
+    algorithm: Algorithm, L: float, rho: float, rounds: int, mu: float | None = None
+) -> list[Condition]:
+    """The conditions that concern this algorithm, at the step sizes of its first round."""
+    alpha = algorithm.prox_step(rounds)
+    beta = at(getattr(algorithm, "beta", 0.0), 0)
+    K = getattr(algorithm, "local_steps", 1)
+    found: list[Condition] = []
+    if alpha:
+        domain = 1 / rho if rho else math.inf
+        found += [
+            Condition("α < 1/ρ: a single-valued prox", "alpha", alpha, domain, True, True),
+            Condition("α ≤ 1/L: exact steps descend", "alpha", alpha, 1 / L),
+        ]
+    if beta:
+        found += [
+            Condition("β ≤ 2/L: stable local steps", "beta", beta, 2 / L),
+            Condition("βKL ≤ 1: local models stay near", "beta", beta, 1 / (K * L)),
+        ]
+    if isinstance(algorithm, FedCanon | FedCanonII):
+        found += _theorem("Theorem 1", alpha, beta, K, L, rho, None)
+        if mu is not None:
+            found += _theorem("Theorem 2", alpha, beta, K, L, rho, mu)
+    return found
+
+
+def _theorem(
+    name: str, alpha: float, beta: float, K: int, L: float, rho: float, mu: float | None
+) -> list[Condition]:
+    limit = theory.largest_alpha(L, rho, mu)
+    # δ grows with α, so β's limit is the one beside an admissible α.
+    local_limit = theory.largest_beta(L, rho, K, min(alpha, limit), mu)
+    return [
+        Condition(f"{name}: bound on α(ρ+L) + 4α²L²", "alpha", alpha, limit, needs_rho=True),
+        Condition(f"{name}: bound on (6+δ)β²K²L²", "beta", beta, local_limit, needs_rho=True),
+    ]

@@ -1,0 +1,175 @@
+"""The configuration of a run: TOML in, validated settings out.
+
+Without any setting it is the first run of the tutorial: digits, ten heterogeneous clients, an MLP,
+FedCanon+ with MCP.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    ValidationError,
+)
+
+from fedcanon.errors import FedcanonError
+
+Table = dict[str, Any]
+
+DEFAULT_ALGORITHM: Table = {"name": "fedcanon+", "alpha": 1.0, "beta": 0.1, "local_steps": 10}
+DEFAULT_PENALTY: Table = {"name": "mcp", "kappa": 1.5e-3}
+
+
+class Section(BaseModel):
+    """A table of the configuration; unknown keys are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class DataSection(Section):
+    """The dataset and how it is spread over the clients."""
+
+    name: str = "digits"
+    partition: str = "dirichlet:0.2"
+
+
+class ClientsSection(Section):
+    """How many clients there are, how many take part in a round, and what each one weighs."""
+
+    count: PositiveInt = 10
+    participants: PositiveInt | None = None
+    weights: Literal["uniform", "samples"] = "uniform"
+
+
+class ModelSection(Section):
+    """The model that is trained."""
+
+    name: str = "mlp"
+
+
+class EvaluateSection(Section):
+    """When measures are taken; ``gradient`` asks for ‖G^a‖, with a = ``step``."""
+
+    every: PositiveInt = 1
+    gradient: bool | None = None
+    step: PositiveFloat | None = None
+
+
+class StopSection(Section):
+    """Tolerances on ‖G‖ and on the relative change of φ that end a run early; 0 is off."""
+
+    gradient: NonNegativeFloat = 0.0
+    objective: NonNegativeFloat = 0.0
+
+
+class Config(Section):
+    """Everything that determines a run."""
+
+    seed: NonNegativeInt = 0
+    rounds: PositiveInt = 120
+    batch_size: PositiveInt | Literal["full"] = 32
+    precision: Literal["float32", "float64"] = "float32"
+    device: str = "cpu"
+    data: DataSection = DataSection()
+    clients: ClientsSection = ClientsSection()
+    model: ModelSection = ModelSection()
+    penalty: Table = Field(default_factory=lambda: DEFAULT_PENALTY)
+    algorithm: Table = Field(default_factory=lambda: DEFAULT_ALGORITHM)
+    evaluate: EvaluateSection = EvaluateSection()
+    stop: StopSection = StopSection()
+
+
+def load_config(path: Path | None = None, settings: Sequence[str] = ()) -> Config:
+    """Read a TOML file (the default run without one) and apply ``key=value`` settings to it."""
+    table: Table = {}
+    if path is not None:
+        try:
+            table = tomllib.loads(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise FedcanonError(f"cannot read {path}: {error.strerror}.") from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise FedcanonError(f"{path} is not valid TOML: {error}.") from None
+    for setting in settings:
+        _apply(table, setting)
+    for name, default in (("algorithm", DEFAULT_ALGORITHM), ("penalty", DEFAULT_PENALTY)):
+        given = table.get(name, {})
+        # Another method or penalty starts from its own defaults, not from the default run's.
+        if isinstance(given, dict) and "layers" not in given:
+            same = given.get("name", default["name"]) == default["name"]
+            table[name] = {**default, **given} if same else given
+    try:
+        return Config.model_validate(table)
+    except ValidationError as error:
+        raise FedcanonError(_explain(error)) from None
+
+
+def _apply(table: Table, setting: str) -> None:
+    """Set ``a.b.c=value`` inside nested tables; the value is TOML, or else a plain string."""
+    key, equals, text = setting.partition("=")
+    if not equals or not key:
+        raise FedcanonError(f"--set takes key=value, such as algorithm.beta=0.1, not '{setting}'.")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text
+    *parents, last = key.split(".")
+    for parent in parents:
+        table = table.setdefault(parent, {})
+        if not isinstance(table, dict):
+            raise FedcanonError(f"--set {setting}: '{parent}' is a value, not a table.")
+    table[last] = value
+
+
+def _explain(error: ValidationError) -> str:
+    """One line for every mistake."""
+    lines = {}
+    for mistake in error.errors():
+        path = [str(part) for part in mistake["loc"]]
+        if mistake["type"] == "extra_forbidden":
+            section: Any = Config
+            for part in path[:-1]:
+                section = section.model_fields[part].annotation
+            lines[".".join(path)] = unknown_key(".".join(path), section.model_fields)
+            continue
+        # A union reports every branch; its first message is the one for the type itself.
+        key = ".".join(part for part in path if part.isidentifier() and part in _KEYS)
+        message = mistake["msg"][0].lower() + mistake["msg"][1:]
+        lines.setdefault(key, f"{key} = {mistake['input']!r}: {message}.")
+    return "\n".join(lines.values())
+
+
+def _keys(section: type[BaseModel]) -> Iterable[str]:
+    for name, field in section.model_fields.items():
+        yield name
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield from _keys(field.annotation)
+
+
+_KEYS = frozenset(_keys(Config))
+
+
+def unknown_key(key: str, valid: Iterable[str]) -> str:
+    """A sentence about a key that does not exist, with the nearest one that does."""
+    return f"unknown key '{key}': {_suggest(key.rpartition('.')[2], valid)}"
+
+
+def unknown_name(kind: str, name: str, valid: Iterable[str]) -> str:
+    """A sentence about a name that does not exist, with the nearest one that does."""
+    return f"there is no {kind} called '{name}': {_suggest(name, valid)}"
+
+
+def _suggest(word: str, valid: Iterable[str]) -> str:
+    names = sorted(valid)
+    nearest = difflib.get_close_matches(word, names, n=1)
+    return f"did you mean '{nearest[0]}'?" if nearest else f"use one of {', '.join(names)}."

@@ -1,0 +1,86 @@
+"""The state of a training run, and its one operation: a round."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from fedcanon.algorithms import Algorithm, State
+from fedcanon.engines import LocalEngine
+from fedcanon.engines.randomness import Purpose, generator
+from fedcanon.engines.work import CountedProx
+from fedcanon.errors import FedcanonError
+from fedcanon.objectives import Problem
+from fedcanon.penalties import Penalty
+from fedcanon.runs.measures import Cost
+
+
+@dataclass
+class Federation:
+    """A server and its clients, minimising f + h round by round.
+
+    Each round draws ``participants`` clients (all by default), each of which takes its local steps
+    on mini-batches of ``batch_size`` samples (all of its samples by default).
+    """
+
+    problem: Problem
+    algorithm: Algorithm
+    penalty: Penalty
+    participants: int | None = None
+    batch_size: int | None = None
+    seed: int = 0
+    rounds_done: int = field(init=False, default=0)
+    server: State = field(init=False)
+    engine: LocalEngine = field(init=False)
+    cost: Cost = field(init=False, default_factory=Cost)
+
+    def __post_init__(self) -> None:
+        clients = len(self.problem.clients)
+        if self.participants is None:
+            self.participants = clients
+        if not 1 <= self.participants <= clients:
+            raise FedcanonError(
+                f"{self.participants} participants per round are asked for, but there are "
+                f"{clients} clients: set participants between 1 and {clients}."
+            )
+        if self.participants < clients and not self.algorithm.partial_participation:
+            raise FedcanonError(
+                f"{type(self.algorithm).__name__} needs all {clients} clients in every round, but "
+                f"only {self.participants} are to take part: leave participants out, or use "
+                "FedCanon+."
+            )
+        if self.batch_size is not None and self.batch_size < 1:
+            raise FedcanonError(f"batch_size must be at least 1, not {self.batch_size}.")
+        self.penalty.check_step(self.algorithm.prox_step(1))
+        self._prox = CountedProx(self.penalty)
+        self.engine = LocalEngine(
+            self.problem, self.algorithm, self.penalty, self.batch_size, self.seed
+        )
+        self.server = self.algorithm.server_init(self.problem.start, self._prox)
+
+    @property
+    def model(self) -> Tensor:
+        """The model after the rounds done so far."""
+        return self.algorithm.model(self.server)
+
+    def draw_participants(self) -> list[int]:
+        """The clients of the next round, in increasing order."""
+        rng = generator(self.seed, Purpose.PARTICIPANTS, self.rounds_done)
+        chosen = rng.choice(len(self.problem.clients), self.participants, replace=False)
+        return sorted(chosen.tolist())
+
+    def step(self, participants: list[int] | None = None) -> None:
+        """Run one round, on the given clients or on drawn ones."""
+        started = time.perf_counter()
+        t = self.rounds_done
+        sent = self.algorithm.broadcast(self.server, t, generator(self.seed, Purpose.COINS, t))
+        collected = self.engine.collect(t, participants or self.draw_participants(), sent)
+        self.server = self.algorithm.aggregate(
+            self.server, sent, collected.mean, collected.share, self._prox
+        )
+        self.rounds_done += 1
+        self.cost.add(collected)
+        self.cost.server_prox = self._prox.calls
+        self.cost.seconds += time.perf_counter() - started

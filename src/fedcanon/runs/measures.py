@@ -1,0 +1,105 @@
+"""What is measured along a run."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from torch import Tensor
+
+from fedcanon.engines import Collected
+from fedcanon.objectives import Problem
+from fedcanon.penalties import Penalty
+
+SMALL = 200_000_000
+"""Samples times parameters up to which the full gradient is measured without being asked for."""
+
+
+@dataclass
+class Cost:
+    """Everything a run has spent so far."""
+
+    client_prox: int = 0
+    server_prox: int = 0
+    floats_down: int = 0
+    floats_up: int = 0
+    bytes_down: int = 0
+    bytes_up: int = 0
+    seconds: float = 0.0
+
+    def add(self, collected: Collected) -> None:
+        """Add one round of the clients."""
+        self.client_prox += collected.prox_calls
+        for name, count in asdict(collected.traffic).items():
+            setattr(self, name, getattr(self, name) + count)
+
+
+@dataclass(frozen=True)
+class Record:
+    """Measures of the model after ``round`` rounds; costs are totals since the start.
+
+    ``loss`` is f(z), ``objective`` φ(z) = f(z) + h(z), ``gradient_norm`` ‖G^a(z)‖ with
+    G^a(z) = (z − prox_{ah}(z − a∇f(z)))/a (None where it was not asked for), ``zeros`` the number
+    of exact zeros among the penalised weights and ``sparsity`` their fraction; ``test`` holds the
+    measures on test data. ``seconds`` of training exclude ``evaluation_seconds``, this one's.
+    """
+
+    round: int
+    loss: float
+    objective: float
+    gradient_norm: float | None
+    zeros: int
+    sparsity: float
+    test: dict[str, float]
+    cost: Cost
+    evaluation_seconds: float
+
+    def flat(self) -> dict[str, Any]:
+        """One row of a table."""
+        row = asdict(self)
+        return {**row, **row.pop("test"), **row.pop("cost")}
+
+
+def is_small(problem: Problem) -> bool:
+    """Whether the full gradient is cheap enough to be measured without being asked for."""
+    samples = sum(client.samples for client in problem.clients)
+    return samples * len(problem.start) <= SMALL
+
+
+def stationarity(penalty: Penalty, z: Tensor, gradient: Tensor, step: float) -> float:
+    """‖G^a(z)‖, which is 0 at stationary points: G^a(z) = (z − prox_{ah}(z − a∇f(z)))/a.
+
+    ``step`` is a, ``gradient`` ∇f(z).
+    """
+    move = z - penalty.prox_(z - step * gradient, step)
+    return float(move.double().norm()) / step  # float32 norms of long vectors lose four digits
+
+
+def stationarity_step(penalty: Penalty) -> float:
+    """The a of ‖G^a‖ where none is set: 1, or half the prox domain 1/ρ if that is smaller."""
+    return min(1.0, 0.5 / penalty.rho) if penalty.rho else 1.0
+
+
+def measure(
+    problem: Problem, penalty: Penalty, z: Tensor, *, t: int, cost: Cost, step: float | None
+) -> Record:
+    """Measure the model ``z`` after ``t`` rounds; ``step`` is the a of ‖G^a‖, None to leave it."""
+    started = time.perf_counter()
+    if step is None:
+        loss, gradient_norm = problem.value(z), None
+    else:
+        loss, gradient = problem.value_and_gradient(z)
+        gradient_norm = stationarity(penalty, z, gradient, step)
+    zeros, penalised = penalty.zeros(z)
+    return Record(
+        round=t,
+        loss=loss,
+        objective=loss + penalty.value(z),
+        gradient_norm=gradient_norm,
+        zeros=zeros,
+        sparsity=zeros / max(1, penalised),
+        test=problem.test(z),
+        cost=replace(cost),
+        evaluation_seconds=time.perf_counter() - started,
+    )

@@ -1,0 +1,92 @@
+"""The training loop: rounds, measures, and when to stop."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from fedcanon.errors import FedcanonError
+from fedcanon.runs.federation import Federation
+from fedcanon.runs.measures import Record, is_small, measure, stationarity_step
+
+
+@dataclass(frozen=True)
+class Result:
+    """A finished run: the model, its normalisation buffers, and the measures along the way."""
+
+    model: Tensor
+    buffers: Tensor
+    history: Sequence[Record]
+    stopped: str
+    """Why the run ended, in words."""
+
+    @property
+    def last(self) -> Record:
+        """The measures of the final model."""
+        return self.history[-1]
+
+
+def train(
+    federation: Federation,
+    rounds: int,
+    *,
+    evaluate_every: int = 1,
+    gradient: bool | None = None,
+    gradient_step: float | None = None,
+    gradient_tolerance: float = 0.0,
+    objective_tolerance: float = 0.0,
+    on_round: Callable[[int], None] = lambda t: None,
+    on_record: Callable[[Record], None] = lambda record: None,
+) -> Result:
+    """Run a federation for ``rounds`` rounds, or until a tolerance is met.
+
+    Measures are taken before the first round, after every ``evaluate_every`` rounds and at the end.
+    They include ‖G^a‖ if ``gradient`` is set, or unset and the problem is small, with
+    a = ``gradient_step``. The run also stops once ‖G^a‖ ≤ ``gradient_tolerance``, or once φ changes
+    by at most ``objective_tolerance`` (relatively) from one measurement to the next; a tolerance of
+    0 never stops it.
+    """
+    if rounds < 1 or evaluate_every < 1:
+        raise FedcanonError("the number of rounds and evaluate.every must be at least 1.")
+    problem, penalty = federation.problem, federation.penalty
+    penalty.check_step(federation.algorithm.prox_step(rounds))
+    if gradient is None:
+        gradient = is_small(problem) or gradient_tolerance > 0
+    step = (gradient_step or stationarity_step(penalty)) if gradient else None
+    history: list[Record] = []
+
+    def take_record() -> None:
+        problem.buffers.copy_(federation.engine.buffers)
+        t = federation.rounds_done
+        record = measure(problem, penalty, federation.model, t=t, cost=federation.cost, step=step)
+        if not math.isfinite(record.loss):
+            raise FedcanonError(
+                f"the loss is {record.loss} after round {t}: the run diverged. "
+                "Use smaller steps (beta, alpha), or check the data for missing values."
+            )
+        history.append(record)
+        on_record(record)
+
+    def reason_to_stop() -> str | None:
+        before, last = history[-2:]
+        if gradient_tolerance and (last.gradient_norm or 0.0) <= gradient_tolerance:
+            return f"‖G‖ ≤ {gradient_tolerance:g}"
+        change = abs(last.objective - before.objective)
+        if objective_tolerance and change <= objective_tolerance * abs(before.objective):
+            return f"relative change of φ ≤ {objective_tolerance:g}"
+        return None
+
+    take_record()
+    stopped = "all rounds done"
+    while federation.rounds_done < rounds:
+        federation.step()
+        on_round(federation.rounds_done)
+        if federation.rounds_done % evaluate_every == 0 or federation.rounds_done == rounds:
+            take_record()
+            if reason := reason_to_stop():
+                stopped = reason
+                break
+    return Result(federation.model, federation.engine.buffers, history, stopped)

@@ -1,0 +1,188 @@
+"""Configurations: defaults, settings, and one clear sentence for every mistake."""
+
+import pytest
+
+from fedcanon import FedCanon, FedcanonError, build, load_config
+from fedcanon.algorithms import Cosine, FedCanonPlus, InverseTime, StepDecay
+from fedcanon.penalties import L1, MCP, GroupLasso, PerLayer, Sum
+from fedcanon.runs.named import make_algorithm, make_penalty
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(text):
+        path = tmp_path / "job.toml"
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write
+
+
+def test_without_settings_it_is_the_default_run():
+    config = load_config()
+    assert config.data.name == "digits"
+    assert config.clients.count == 10
+    assert make_algorithm(config.algorithm) == FedCanonPlus(alpha=1.0, beta=0.1, local_steps=10)
+
+
+def test_a_file_and_settings_on_top(write):
+    path = write('seed = 3\n[algorithm]\nname = "fedcanon"\nbeta = 0.2\n[data]\nname = "digits"\n')
+    config = load_config(path, ["algorithm.beta=0.3", "data.partition=iid", "stop.gradient=1e-3"])
+    assert (config.seed, config.data.partition, config.stop.gradient) == (3, "iid", 1e-3)
+    # Another method starts from its own defaults: no alpha means α = βK.
+    assert make_algorithm(config.algorithm) == FedCanon(alpha=None, beta=0.3, local_steps=10)
+
+
+def test_part_of_a_default_table_can_be_changed():
+    config = load_config(settings=["penalty.kappa=0.5", "algorithm.local_steps=3"])
+    assert config.penalty == {"name": "mcp", "kappa": 0.5}
+    assert make_algorithm(config.algorithm).local_steps == 3
+
+
+@pytest.mark.parametrize(
+    ("table", "expected"),
+    [
+        ('{schedule="step", start=0.1, factor=0.5, every=10}', StepDecay(0.1, 0.5, 10)),
+        ('{schedule="cosine", start=0.1, rounds=100}', Cosine(0.1, 100)),
+        ('{schedule="inverse", start=0.1}', InverseTime(0.1, 20.0)),
+    ],
+)
+def test_schedules(table, expected):
+    algorithm = make_algorithm(load_config(settings=[f"algorithm.beta={table}"]).algorithm)
+    assert algorithm.beta == expected
+
+
+def test_schedules_take_the_values_of_their_formulas():
+    assert [StepDecay(1.0, 0.5, 10)(t) for t in (0, 9, 10, 25)] == [1, 1, 0.5, 0.25]
+    assert [InverseTime(1.0, 20)(t) for t in (0, 20, 60)] == [1, 0.5, 0.25]
+    cosine = Cosine(1.0, 100, floor=0.1)
+    assert cosine(0) == 1
+    assert cosine(50) == pytest.approx(0.55)
+    assert cosine(100) == cosine(500) == pytest.approx(0.1)
+
+
+def test_the_heuristic_follows_a_scheduled_beta():
+    config = load_config(
+        settings=["algorithm.alpha=beta*K", 'algorithm.beta={schedule="inverse", start=0.1}']
+    )
+    algorithm = make_algorithm(config.algorithm)
+    for t in (0, 20):
+        sent = algorithm.broadcast({"z": 0, "b": 0}, t, None)
+        assert sent["alpha"] == pytest.approx(10 * 0.1 / (1 + t / 20))
+
+
+def test_auto_steps_come_from_the_smoothness():
+    settings = ["algorithm.alpha=auto", "algorithm.beta=auto", "data.name=breast_cancer"]
+    settings += ["model.name=logistic", "penalty.name=l1", "precision=float64"]
+    algorithm = build(load_config(settings=settings)).algorithm
+    assert algorithm.alpha == pytest.approx(algorithm.beta * 10)
+    steep = build(load_config(settings=[*settings, "penalty={name='mcp', kappa=1e6}"])).algorithm
+    assert steep.alpha == pytest.approx(0.5 * 3 / 1e6)
+
+
+def test_weights_by_samples():
+    federation = build(load_config(settings=["clients.weights=samples"]))
+    assert sum(federation.problem.weights) == 1437
+    assert [c.samples for c in federation.problem.clients] == federation.problem.weights
+
+
+def test_penalties_leave_biases_alone_unless_told(write):
+    layout = build(load_config()).problem.layout
+    weights = sum(slot.size for slot in layout if len(slot.shape) > 1)
+    import torch
+
+    def penalised(table):
+        return make_penalty(table, layout).zeros(torch.zeros(layout.size))[1]
+
+    assert penalised({"name": "l1"}) == weights
+    assert penalised({"name": "l1", "on": "all"}) == layout.size
+
+
+def test_penalties_per_layer_and_sums(write):
+    path = write(
+        """
+        [[penalty.layers]]
+        match = "1.weight"
+        name = "group_lasso"
+        kappa = 0.01
+
+        [[penalty.layers]]
+        match = "*.weight"
+        name = "sum"
+        terms = [{name = "l1", kappa = 0.1}, {name = "non_negative"}]
+        """
+    )
+    config = load_config(path)
+    layout = build(load_config()).problem.layout
+    penalty = make_penalty(config.penalty, layout)
+    assert isinstance(penalty, PerLayer)
+    assert penalty.rules[0] == ("1.weight", GroupLasso(0.01))
+    assert isinstance(penalty.rules[1][1], Sum)
+    assert penalty.rules[1][1].terms[0] == L1(0.1)
+
+
+def test_both_forms_of_mcp():
+    layout = build(load_config()).problem.layout
+    table = {"name": "mcp", "kappa": 0.2, "gamma": 4.0, "form": "lambda", "on": "all"}
+    assert make_penalty(table, layout) == MCP(0.2, 4.0, "lambda")
+
+
+MISTAKES = {
+    "algorithm.bta=1": "unknown key 'algorithm.bta': did you mean 'beta'?",
+    "penalty.kapa=1": "unknown key 'penalty.kapa': did you mean 'kappa'?",
+    "clients.weight=samples": "unknown key 'clients.weight': did you mean 'weights'?",
+    "round=3": "unknown key 'round': did you mean 'rounds'?",
+    "zzz=3": "unknown key 'zzz': use one of",
+    "rounds=0": "rounds = 0: input should be greater than 0.",
+    "rounds=many": "rounds = 'many': input should be a valid integer",
+    "clients.weights=equal": "clients.weights = 'equal': input should be 'uniform' or 'samples'",
+    "algorithm=3": "algorithm = 3: input should be a valid dictionary",
+    "algorithm.beta=-1": "beta must be a positive, finite number, not -1.",
+    "algorithm.beta=fast": "algorithm.beta = 'fast'",
+    "algorithm.alpha=nan": "alpha must be a positive, finite number",
+    "algorithm.local_steps=0": "local_steps must be at least 1, not 0.",
+    "algorithm.local_steps=auto": 'algorithm.local_steps cannot be "auto"',
+    "algorithm.name=fedcannon": "no algorithm called 'fedcannon': did you mean 'fedcanon'?",
+    "penalty.name=mpc": "there is no penalty called 'mpc': did you mean 'mcp'?",
+    "penalty.name=weighted_l1": "penalty 'weighted_l1' needs a value for 'kappa'",
+    "penalty.gamma=-1": "MCP needs a finite gamma above 0, not -1.",
+    "penalty.on=biases": 'penalty.on must be "weights" or "all"',
+    "clients.participants=20": "set participants between 1 and 10.",
+    "algorithm.alpha=5000": "its prox needs a step below 1/ρ = 2000",
+    "data.name=mnits": "there is no dataset called 'mnits'",
+    "data.partition=dirichlet": "dirichlet:η",
+    "model.name=resnet": "there is no model called 'resnet'",
+    "model.name=logistic": "use the model 'linear'",
+    "device=warp": 'the device "warp" is not available',
+    'algorithm.beta={schedule="linear"}': "there is no schedule for beta called 'linear'",
+    'algorithm.beta={schedule="cosine", start=1.0}': "needs a value for 'rounds'",
+    "batch_size=0": "batch_size = 0: input should be greater than 0",
+    "nonsense": "--set takes key=value",
+    "seed.deep=1": "seed = {'deep': 1}",
+}
+
+
+@pytest.mark.parametrize("setting", MISTAKES)
+def test_a_mistake_gets_one_sentence(setting):
+    with pytest.raises(FedcanonError) as caught:
+        build(load_config(settings=[setting]))
+    message = str(caught.value)
+    assert MISTAKES[setting] in message
+    assert "\n" not in message
+
+
+def test_several_mistakes_get_a_line_each(write):
+    with pytest.raises(FedcanonError) as caught:
+        load_config(write("rounds = 0\nsede = 1\n"))
+    assert len(str(caught.value).splitlines()) == 2
+
+
+def test_files_that_cannot_be_read(write, tmp_path):
+    with pytest.raises(FedcanonError, match=r"cannot read .*absent\.toml: No such file"):
+        load_config(tmp_path / "absent.toml")
+    with pytest.raises(FedcanonError, match="not valid TOML"):
+        load_config(write("rounds = = 3"))
+    binary = tmp_path / "job.toml"
+    binary.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(FedcanonError, match="not valid TOML"):
+        load_config(binary)

@@ -1,0 +1,92 @@
+"""Measures, stopping rules and the numbers in a record."""
+
+import math
+
+import pytest
+import torch
+
+from fedcanon import PGD, FedcanonError, FedCanonPlus, Federation, train
+from fedcanon.penalties import L1, MCP
+from fedcanon.runs.measures import is_small, stationarity, stationarity_step
+from tests.problems import golden, logistics, quadratics, vector
+
+
+def test_records_before_during_and_after():
+    result = train(Federation(golden(), PGD(0.2), L1(0.1)), 7, evaluate_every=3)
+    assert [record.round for record in result.history] == [0, 3, 6, 7]
+    assert result.stopped == "all rounds done"
+    first = result.history[0]
+    assert first.loss == pytest.approx((0.125 + 2.25 + 9.375 + 1.125) / 2)
+    assert first.objective == pytest.approx(first.loss + 0.1)
+    assert first.cost.floats_up == 0
+    assert result.last.cost.floats_up == result.last.cost.floats_down == 7 * 2 * 2
+    assert result.last.cost.server_prox == 7
+    assert torch.equal(result.model, train(Federation(golden(), PGD(0.2), L1(0.1)), 7).model)
+
+
+def test_zeros_are_counted_exactly():
+    result = train(Federation(golden(), PGD(0.3), L1(0.1)), 100)
+    assert result.model.tolist()[1] == 0
+    assert (result.last.zeros, result.last.sparsity) == (1, 0.5)
+
+
+def test_stationarity_is_the_gradient_without_penalty_and_zero_at_the_optimum():
+    problem = golden()
+    gradient = problem.value_and_gradient(vector(0.5, 0.5))[1]
+    assert stationarity(L1(0.0), vector(0.5, 0.5), gradient, 0.7) == pytest.approx(
+        float(gradient.norm())
+    )
+    optimum = vector(-1.2, 0)
+    at_optimum = problem.value_and_gradient(optimum)[1]
+    assert stationarity(L1(0.1), optimum, at_optimum, 0.7) < 1e-15
+
+
+def test_the_step_of_the_measure_stays_inside_the_domain():
+    assert stationarity_step(L1(1.0)) == 1.0
+    assert stationarity_step(MCP(1.0, 0.5, "lambda")) == 0.25
+
+
+def test_stops_at_a_tolerance_on_the_gradient_norm():
+    federation = Federation(golden(), FedCanonPlus(0.2, 0.1, 2), L1(0.1))
+    result = train(federation, 1000, gradient_tolerance=1e-8)
+    assert result.last.gradient_norm <= 1e-8 < result.history[-2].gradient_norm
+    assert result.stopped == "‖G‖ ≤ 1e-08"
+
+
+def test_stops_when_the_objective_stops_changing():
+    result = train(Federation(golden(), PGD(0.2), L1(0.1)), 1000, objective_tolerance=1e-6)
+    before, last = result.history[-2:]
+    assert abs(last.objective - before.objective) <= 1e-6 * before.objective
+    assert result.last.round < 1000
+
+
+def test_the_gradient_is_left_out_where_it_is_not_asked_for():
+    result = train(Federation(golden(), PGD(0.2), L1(0.1)), 2, gradient=False)
+    assert result.last.gradient_norm is None
+    assert is_small(golden())
+    assert result.last.flat()["server_prox"] == 2
+
+
+def test_divergence_ends_with_a_sentence():
+    with pytest.raises(FedcanonError, match="diverged"):
+        train(Federation(quadratics(), PGD(1e200), L1(0.1)), 50)
+
+
+def test_a_step_outside_the_domain_of_the_prox_is_refused_before_any_work():
+    with pytest.raises(FedcanonError, match="below 1/ρ = 4"):
+        Federation(logistics(2, 3, 5), PGD(4.0), MCP(0.1, 4.0, "lambda"))
+
+
+@pytest.mark.parametrize("options", [{"rounds": 0}, {"rounds": 5, "evaluate_every": 0}])
+def test_empty_runs_are_refused(options):
+    with pytest.raises(FedcanonError, match="at least 1"):
+        train(Federation(golden(), PGD(0.2), L1(0.1)), **options)
+
+
+def test_seconds_of_training_and_measuring_are_apart():
+    result = train(Federation(logistics(), PGD(0.2), L1(0.1)), 5)
+    seconds = [record.cost.seconds for record in result.history]
+    assert seconds[0] == 0
+    assert seconds == sorted(seconds)
+    assert all(record.evaluation_seconds > 0 for record in result.history)
+    assert math.isfinite(seconds[-1])
