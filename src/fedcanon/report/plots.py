@@ -12,15 +12,15 @@ from fedcanon.runs import Record
 
 PANELS = {
     "objective": "objective f + h",
-    "gradient_norm": "stationarity ‖G‖",
     "accuracy": "test accuracy",
     "sparsity": "weights that are exactly zero",
+    "gradient_norm": "stationarity ‖G‖",
 }
 LOGARITHMIC = {"objective", "gradient_norm"}
 
 
 def plot_history(history: Sequence[Record], title: str) -> Figure:
-    """Objective, stationarity, accuracy and sparsity against rounds, as far as measured."""
+    """Objective, accuracy, sparsity and stationarity against rounds, as far as measured."""
     rows = [record.flat() for record in history]
     shown = [name for name in PANELS if rows[-1].get(name) is not None]
     figure = Figure(figsize=(3.6 * len(shown), 3.2), layout="constrained")
