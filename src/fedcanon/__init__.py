@@ -1,5 +1,7 @@
 """Composite federated learning: minimise f + h over clients that keep their data."""
 
+from importlib.metadata import version
+
 from fedcanon.algorithms import PGD, FedAvg, FedCanon, FedCanonII, FedCanonPlus
 from fedcanon.errors import FedcanonError
 from fedcanon.objectives import FlatModule, Logistic, ModuleObjective, Objective, Problem, Quadratic
@@ -7,7 +9,7 @@ from fedcanon.runs import Federation, Record, Result, train
 from fedcanon.runs.build import build
 from fedcanon.runs.config import Config, load_config
 
-__version__ = "0.1.0"
+__version__ = version("fedcanon")
 
 __all__ = [
     "PGD",

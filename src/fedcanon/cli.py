@@ -7,7 +7,6 @@ import inspect
 import sys
 from collections.abc import Mapping
 from enum import StrEnum
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,17 +17,27 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from fedcanon import __version__
 from fedcanon.algorithms import ALGORITHMS
-from fedcanon.data import DATASETS
+from fedcanon.data import DATASETS, make_partition
+from fedcanon.data.partition import PARTITIONS
+from fedcanon.engines.randomness import Purpose, generator
 from fedcanon.errors import FedcanonError
-from fedcanon.objectives import Logistic
-from fedcanon.objectives.models import LOGISTIC, MODELS
+from fedcanon.objectives.models import MODELS, Imported
 from fedcanon.penalties import PENALTIES, PerLayer
-from fedcanon.report.plots import plot_history, save
+from fedcanon.report.partition import (
+    client_table,
+    label_counts,
+    label_skew,
+    plot_partition,
+    size_skew,
+)
+from fedcanon.report.plots import check_writable, plot_history, save
 from fedcanon.runs import Federation, Record, Result, train
 from fedcanon.runs.build import build
 from fedcanon.runs.check import Condition, check_config
 from fedcanon.runs.config import Config, load_config
+from fedcanon.runs.named import make_dataset
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -48,7 +57,7 @@ Settings = Annotated[
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        console.print(f"fedcanon {version('fedcanon')}", highlight=False)
+        console.print(f"fedcanon {__version__}", highlight=False)
         raise typer.Exit
 
 
@@ -82,6 +91,8 @@ def run(
 ) -> None:
     """Train a model as a configuration says, and print how it went."""
     settings = load_config(config, set_ or [])
+    if plot:
+        check_writable(plot)
     with console.status("loading data and model …"):
         federation = build(settings)
     console.print(f"[bold]{_headline(settings, federation)}[/]", highlight=False)
@@ -89,7 +100,7 @@ def run(
     console.print(_summary(result, federation))
     if plot:
         save(plot_history(result.history, _headline(settings, federation)), plot)
-        console.print(f"picture written to {plot}")
+        console.print(f"picture written to {escape(str(plot))}", highlight=False)
 
 
 def _headline(config: Config, federation: Federation) -> str:
@@ -110,7 +121,11 @@ def _headline(config: Config, federation: Federation) -> str:
 def _described(entry: Any) -> str:
     """Name and parameters, without those left unset."""
     settings = {f.name: getattr(entry, f.name) for f in dataclasses.fields(entry)}
-    shown = ", ".join(f"{name} = {value}" for name, value in settings.items() if value is not None)
+    shown = ", ".join(
+        f"{name} = {f'{len(value)} values' if isinstance(value, tuple) else value}"
+        for name, value in settings.items()
+        if value is not None
+    )
     return f"{type(entry).__name__}: {shown}" if shown else type(entry).__name__
 
 
@@ -208,6 +223,52 @@ def _broken_mark(condition: Condition) -> str:
     return "[red]✗[/]" if condition.required else "[yellow]–[/]"
 
 
+@app.command()
+def data(
+    name: Annotated[str, typer.Argument(help="A dataset.", show_default=False)],
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="An option of the dataset.", metavar="KEY=VALUE"),
+    ] = None,
+    partition: Annotated[str, typer.Option(help="How it is spread.")] = "dirichlet:0.2",
+    clients: Annotated[int, typer.Option(min=1, help="Number of clients.")] = 10,
+    seed: Annotated[int, typer.Option(min=0, help="Seed, as in a configuration.")] = 0,
+    plot: Annotated[Path | None, typer.Option(help="Write a picture of the partition.")] = None,
+) -> None:
+    """Show a dataset, and how differently a partition fills the clients of a run."""
+    options = [f"data.{setting}" for setting in set_ or []]
+    source = load_config(settings=[f"data.name={name}", *options]).data.source
+    rule = make_partition(partition)
+    if plot:
+        check_writable(plot)
+    with console.status("loading data …"):
+        dataset = make_dataset(source)
+        train = dataset.train
+        rng = generator(seed, Purpose.PARTITION)
+        parts = rule.parts(train.targets, clients, rng, train.users)
+        counts = label_counts(train.targets, parts, dataset.classes)
+    shape = "×".join(map(str, dataset.shape))
+    console.print(
+        f"[bold]{name}[/] · {len(train):,} training and {len(dataset.test):,} test samples · "
+        f"{dataset.classes} classes · inputs {shape}",
+        highlight=False,
+    )
+    if dataset.note:
+        console.print(f"[yellow]note[/] {escape(dataset.note)}", highlight=False)
+    headline = f"{name} · {clients:,} clients · {partition} · seed {seed}"
+    about = (inspect.getdoc(rule) or "").partition("\n")[0]
+    console.print(f"[bold]{escape(partition)}[/] · {about}\n", highlight=False)
+    console.print(client_table(counts), highlight=False)
+    console.print(
+        f"\nlabel skew {label_skew(counts):.3f} · mean total-variation distance from all labels\n"
+        f"size skew  {size_skew(counts):.3f} · standard deviation of the sizes over their mean",
+        highlight=False,
+    )
+    if plot:
+        save(plot_partition(counts, headline), plot)
+        console.print(f"picture written to {escape(str(plot))}", highlight=False)
+
+
 class Kind(StrEnum):
     """What ``fedcanon list`` can list."""
 
@@ -215,6 +276,7 @@ class Kind(StrEnum):
     penalties = "penalties"
     datasets = "datasets"
     models = "models"
+    partitions = "partitions"
 
 
 @app.command("list")
@@ -224,7 +286,8 @@ def list_(kind: Annotated[Kind, typer.Argument(help="What to list.")]) -> None:
         Kind.algorithms: ALGORITHMS,
         Kind.penalties: PENALTIES,
         Kind.datasets: DATASETS,
-        Kind.models: {LOGISTIC: Logistic, **MODELS},
+        Kind.models: {**MODELS, "package.module:factory": Imported},
+        Kind.partitions: PARTITIONS,
     }
     table = Table(box=None, padding=(0, 2), header_style="dim")
     for column in ("name", "what it is", "parameters"):
@@ -236,10 +299,8 @@ def list_(kind: Annotated[Kind, typer.Argument(help="What to list.")]) -> None:
 
 
 def _parameters(entry: Any) -> str:
-    if not dataclasses.is_dataclass(entry):
-        return ""
     shown = []
-    for field in dataclasses.fields(entry):
-        required = field.default is dataclasses.MISSING
-        shown.append(field.name if required else f"{field.name} = {field.default}")
+    for parameter in inspect.signature(entry).parameters.values():
+        required = parameter.default is inspect.Parameter.empty or "<" in str(parameter.default)
+        shown.append(parameter.name if required else f"{parameter.name} = {parameter.default}")
     return ", ".join(shown)

@@ -113,9 +113,11 @@ def curvature(
 
     v = torch.from_numpy(rng.standard_normal(len(x))).to(x)
     v /= v.norm()
-    width = torch.finfo(x.dtype).eps ** (1 / 3) * (1 + float(x.norm()))
+    base = torch.finfo(x.dtype).eps ** (1 / 3) * (1 + float(x.norm()))
     estimate = 0.0
     for _ in range(iterations):
+        # Where the curvature is large it changes over a short distance.
+        width = base / max(1.0, estimate) ** 0.5
         product = (gradient(x + width * v) - gradient(x - width * v)) / (2 * width)
         last, estimate = estimate, float(product.norm())
         if estimate == 0:

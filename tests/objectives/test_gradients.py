@@ -96,7 +96,7 @@ def test_a_problem_averages_its_clients_by_weight():
     [
         (([], vector(0.0)), "at least one client"),
         (([Quadratic(vector(1.0), vector(0.0))], vector(0.0, 0.0)), "1 parameters"),
-        (([Quadratic(vector(1.0), vector(0.0))], vector(0.0), [0.0]), "positive weight"),
+        (([Quadratic(vector(1.0), vector(0.0))], vector(0.0), [0.0]), "positive, finite weight"),
     ],
 )
 def test_a_problem_refuses_what_does_not_fit(arguments, message):

@@ -150,7 +150,7 @@ MISTAKES = {
     "clients.participants=20": "set participants between 1 and 10.",
     "algorithm.alpha=5000": "its prox needs a step below 1/ρ = 2000",
     "data.name=mnits": "there is no dataset called 'mnits'",
-    "data.partition=dirichlet": "dirichlet:η",
+    "data.partition=dirichlet": "such as dirichlet:0.2",
     "model.name=resnet": "there is no model called 'resnet'",
     "model.name=logistic": "use the model 'linear'",
     "device=warp": 'the device "warp" is not available',

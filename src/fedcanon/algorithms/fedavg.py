@@ -8,8 +8,7 @@ import numpy as np
 from torch import Tensor
 
 from fedcanon.algorithms.base import Algorithm, Prox, State, Work
-from fedcanon.algorithms.fedcanon import require_local_steps
-from fedcanon.algorithms.schedules import Step, at, require_step
+from fedcanon.algorithms.schedules import Step, at, require_local_steps, require_step
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from fedcanon.algorithms.base import Algorithm, Prox, State, Work
-from fedcanon.algorithms.schedules import Step, at, require_step
-from fedcanon.errors import FedcanonError
+from fedcanon.algorithms.schedules import Step, at, largest, require_local_steps, require_step
 
 
 @dataclass(frozen=True)
@@ -36,19 +35,14 @@ class _Canon(Algorithm):
         return {"alpha": alpha, "beta": beta}
 
     def prox_step(self, rounds: int) -> float:
-        alpha: float = self._steps(0)["alpha"]
-        return alpha
+        if self.alpha is None:
+            return self.local_steps * largest(self.beta, rounds)
+        return largest(self.alpha, rounds)
 
     def _mean_step(self, z: Tensor, correction: Tensor, beta: float, work: Work) -> Tensor:
         """Δ = (z − x^K)/(βK) after K steps x ← x − β(g_i(x) + correction) from z."""
         x = work.descend(z, beta, self.local_steps, shift=correction)
         return (z - x) / (beta * self.local_steps)
-
-
-def require_local_steps(local_steps: int) -> None:
-    """Refuse a number of local steps below 1."""
-    if local_steps < 1:
-        raise FedcanonError(f"local_steps must be at least 1, not {local_steps}.")
 
 
 @dataclass(frozen=True)

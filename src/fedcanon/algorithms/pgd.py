@@ -8,7 +8,7 @@ import numpy as np
 from torch import Tensor
 
 from fedcanon.algorithms.base import Algorithm, Prox, State, Work
-from fedcanon.algorithms.schedules import Step, at, require_step
+from fedcanon.algorithms.schedules import Step, at, largest, require_step
 
 
 @dataclass(frozen=True)
@@ -41,4 +41,4 @@ class PGD(Algorithm):
         return {"z": prox(server["z"] - alpha * mean["gradient"], alpha)}
 
     def prox_step(self, rounds: int) -> float:
-        return at(self.alpha, 0)
+        return largest(self.alpha, rounds)

@@ -31,6 +31,17 @@ def at(step: Step, t: int) -> float:
     return step(t) if isinstance(step, Schedule) else step
 
 
+def largest(step: Step, rounds: int) -> float:
+    """The largest value of ``step`` in that many rounds."""
+    return max(step(t) for t in range(rounds)) if isinstance(step, Schedule) else step
+
+
+def require_local_steps(local_steps: int) -> None:
+    """Refuse a number of local steps below 1."""
+    if local_steps < 1:
+        raise FedcanonError(f"local_steps must be at least 1, not {local_steps}.")
+
+
 def require_step(what: str, step: Step) -> None:
     """Refuse a step size that is not a positive, finite number."""
     if not isinstance(step, Schedule) and not (step > 0 and math.isfinite(step)):

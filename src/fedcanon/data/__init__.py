@@ -1,7 +1,22 @@
 """Datasets and their spread over clients."""
 
 from fedcanon.data.dataset import Dataset, Split
-from fedcanon.data.partition import partition
-from fedcanon.data.sources import DATASETS
+from fedcanon.data.hub import from_dataset, from_hub
+from fedcanon.data.own import from_arrays, from_images, from_table
+from fedcanon.data.partition import make_partition, partition
+from fedcanon.data.registry import DATASETS
+from fedcanon.data.synthetic import synthetic
 
-__all__ = ["DATASETS", "Dataset", "Split", "partition"]
+__all__ = [
+    "DATASETS",
+    "Dataset",
+    "Split",
+    "from_arrays",
+    "from_dataset",
+    "from_hub",
+    "from_images",
+    "from_table",
+    "make_partition",
+    "partition",
+    "synthetic",
+]

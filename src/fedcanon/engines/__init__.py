@@ -1,5 +1,5 @@
 """Engines move messages between a server and clients."""
 
-from fedcanon.engines.local import Collected, LocalEngine, Traffic
+from fedcanon.engines.local import Collected, Evaluation, LocalEngine, Traffic
 
-__all__ = ["Collected", "LocalEngine", "Traffic"]
+__all__ = ["Collected", "Evaluation", "LocalEngine", "Traffic"]

@@ -17,7 +17,6 @@ import torch
 class Purpose(IntEnum):
     """What a draw is for. The numbers are part of what a seed means: never reuse one."""
 
-    DATA = 0
     PARTITION = 1
     MODEL = 2
     PARTICIPANTS = 3

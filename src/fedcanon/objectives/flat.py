@@ -29,12 +29,26 @@ class FlatModule:
         self.layout = Layout.of((name, tuple(p.shape)) for name, p in parameters.items())
         self.vector = _concatenate(list(parameters.values()))
         self.grad = torch.zeros_like(self.vector)
-        for slot, parameter in zip(self.layout, parameters.values(), strict=True):
-            parameter.data = slot.view(self.vector)
-            parameter.grad = slot.view(self.grad)
+        self._parameters = list(parameters.values())
+        self._bind_parameters()
         self.buffers = self._bind_buffers()
 
+    def __reduce__(self) -> tuple[type[FlatModule], tuple[nn.Module]]:
+        """A copy, in this process or another, is its module bound anew."""
+        return FlatModule, (self.module,)
+
+    def _bind_parameters(self) -> None:
+        for slot, parameter in zip(self.layout, self._parameters, strict=True):
+            parameter.data = slot.view(self.vector)
+            parameter.grad = slot.view(self.grad)
+
     def _bind_buffers(self) -> Tensor:
+        for name, owner in self.module.named_modules():
+            if isinstance(owner, nn.modules.batchnorm._NormBase) and owner.momentum is None:
+                raise FedcanonError(
+                    f"the layer {name} has momentum=None: a running average over all batches "
+                    "cannot be averaged over clients; give it a momentum."
+                )
         owners = [
             (owner, name, buffer)
             for owner in self.module.modules()
@@ -53,6 +67,9 @@ class FlatModule:
         """Make ``x`` the module's parameters; free where ``x`` already is ``vector``."""
         if x.data_ptr() != self.vector.data_ptr():
             self.vector.copy_(x)
+        first = self._parameters[0]
+        if first.grad is None or first.data_ptr() != self.vector.data_ptr():
+            self._bind_parameters()  # someone called zero_grad() or moved the module
 
 
 def _concatenate(tensors: Sequence[Tensor]) -> Tensor:

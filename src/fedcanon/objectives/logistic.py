@@ -33,6 +33,8 @@ class Logistic(Objective):
         self._x: Features = (
             sparse.csr_array(features) if sparse.issparse(features) else np.asarray(features)
         )
+        if self._x.dtype not in (np.float32, np.float64):
+            self._x = self._x.astype(np.float64)
         labels = np.asarray(labels)
         if self._x.ndim != 2 or labels.shape != (self._x.shape[0],):
             raise FedcanonError(

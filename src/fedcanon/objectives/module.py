@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor
 
+from fedcanon.objectives.augment import Augmentation
 from fedcanon.objectives.base import Objective
 from fedcanon.objectives.flat import FlatModule
 
@@ -18,12 +19,13 @@ class ModuleObjective(Objective):
 
     ``loss(outputs, targets)`` returns the mean over a batch, as PyTorch's losses do. All clients
     share one ``FlatModule``, one tensor of inputs and one of targets; ``rows`` says which samples
-    are this client's (all where it is None). Mini-batch gradients are taken in training mode;
-    the exact value and gradient in evaluation mode, where normalisation uses its running
-    statistics and f_i is one well-defined function. They pass over the data in chunks.
+    are this client's (all where it is None). Gradients for local steps are taken in training mode
+    and on inputs that every step passes through ``augment`` anew; the exact value and gradient in
+    evaluation mode, where inputs are as they are, normalisation uses its running statistics and
+    f_i is one well-defined function. They pass over the data in chunks.
     """
 
-    chunk = 4096
+    chunk = 256  # of larger ones a convolutional network's activations leave the cache
 
     def __init__(
         self,
@@ -32,10 +34,11 @@ class ModuleObjective(Objective):
         inputs: Tensor,
         targets: Tensor,
         rows: Tensor | None = None,
+        augment: Sequence[Augmentation] = (),
     ) -> None:
         self.layout = flat.layout
         self.samples = len(inputs if rows is None else rows)
-        self._flat, self._loss = flat, loss
+        self._flat, self._loss, self._augment = flat, loss, augment
         self._inputs, self._targets, self._rows = inputs, targets, rows
 
     @property
@@ -46,13 +49,14 @@ class ModuleObjective(Objective):
         self._flat.load(start)
         return self._flat.vector
 
-    def _batch(self, batch: Tensor | None) -> tuple[Tensor, Tensor]:
-        rows = self._rows
-        if batch is not None:
-            rows = batch if rows is None else rows[batch]
-        if rows is None:
-            return self._inputs, self._targets
-        return self._inputs[rows], self._targets[rows]
+    def _at(self, batch: Tensor | slice) -> tuple[Tensor, Tensor]:
+        """Inputs and targets of the client's samples at these positions."""
+        rows = batch if self._rows is None else self._rows[batch]
+        if isinstance(rows, slice):
+            return self._inputs[rows], self._targets[rows]
+        rows = rows.to(self._inputs.device)
+        # On a CPU this takes half the time of inputs[rows].
+        return self._inputs.index_select(0, rows), self._targets.index_select(0, rows)
 
     def gradient(self, x: Tensor, batch: Tensor | None) -> Tensor:
         module = self._flat.module
@@ -60,15 +64,17 @@ class ModuleObjective(Objective):
             module.train()
         self._flat.load(x)
         self._flat.grad.zero_()
-        inputs, targets = self._batch(batch)
+        inputs, targets = self._at(slice(None) if batch is None else batch)
+        for change in self._augment:
+            inputs = change(inputs)
         self._loss(module(inputs), targets).backward()  # type: ignore[no-untyped-call]
         return self._flat.grad
 
     def _chunks(self) -> Iterator[tuple[Tensor, Tensor, float]]:
         """The client's samples in pieces, each with its share of them."""
-        everything = torch.arange(self.samples, device=self._inputs.device)
-        for positions in torch.split(everything, self.chunk):
-            yield *self._batch(positions), len(positions) / self.samples
+        for start in range(0, self.samples, self.chunk):
+            inputs, targets = self._at(slice(start, start + self.chunk))
+            yield inputs, targets, len(inputs) / self.samples
 
     def value(self, x: Tensor) -> float:
         self._flat.module.eval()

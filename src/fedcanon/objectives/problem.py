@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -32,14 +33,20 @@ class Problem:
     start: Tensor
     weights: Sequence[float] = ()
     test: Test = field(default=no_test)
+    total_weight: float = field(init=False)
+    start_buffers: Tensor = field(init=False)
 
     def __post_init__(self) -> None:
         if not len(self.clients):
             raise FedcanonError("a federated problem needs at least one client.")
-        if not self.weights:
-            object.__setattr__(self, "weights", [1.0] * len(self.clients))
-        if len(self.weights) != len(self.clients) or min(self.weights) <= 0:
-            raise FedcanonError("every client needs one positive weight.")
+        weights = [float(w) for w in self.weights] or [1.0] * len(self.clients)
+        if len(weights) != len(self.clients) or not all(0 < w < math.inf for w in weights):
+            raise FedcanonError("every client needs one positive, finite weight.")
+        object.__setattr__(self, "weights", weights)
+        object.__setattr__(self, "total_weight", math.fsum(weights))
+        # Copies, since both may be the live memory of a module that will train.
+        object.__setattr__(self, "start", self.start.clone())
+        object.__setattr__(self, "start_buffers", self.buffers.clone())
         if self.start.shape != (self.layout.size,):
             raise FedcanonError(
                 f"the starting point has shape {tuple(self.start.shape)}, but the model has "
@@ -58,12 +65,12 @@ class Problem:
 
     def value(self, x: Tensor) -> float:
         """f(x)."""
-        total = sum(self.weights)
+        total = self.total_weight
         return sum(w / total * c.value(x) for w, c in zip(self.weights, self.clients, strict=True))
 
     def value_and_gradient(self, x: Tensor) -> tuple[float, Tensor]:
         """f(x) and ∇f(x), exact."""
-        total = sum(self.weights)
+        total = self.total_weight
         value, gradient = 0.0, torch.zeros_like(x)
         for weight, client in zip(self.weights, self.clients, strict=True):
             client_value, client_gradient = client.value_and_gradient(x)

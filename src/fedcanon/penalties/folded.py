@@ -151,7 +151,7 @@ class LogSum(Separable):
 
     @property
     def rho(self) -> float:
-        return self.kappa / self.eps**2
+        return self.kappa / self.eps / self.eps
 
     def value(self, x: Tensor) -> float:
         return self.kappa * float((x.abs() / self.eps).log1p_().sum())

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import numba
 import numpy as np
@@ -18,7 +18,23 @@ import torch
 Vector = np.ndarray[tuple[int], np.dtype[Any]]
 Matrix = np.ndarray[tuple[int, int], np.dtype[Any]]
 Kernel = Callable[..., None]
-jit = numba.njit(cache=True, nogil=True, error_model="numpy")
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def _compiled(**options: Any) -> Callable[[_Function], _Function]:
+    """``numba.njit`` with compiled code kept on disk, where there is a place for it."""
+
+    def compile(function: _Function) -> _Function:
+        try:
+            kernel: _Function = numba.njit(cache=True, nogil=True, **options)(function)
+        except RuntimeError:  # no folder that may be written
+            kernel = numba.njit(nogil=True, **options)(function)
+        return kernel
+
+    return compile
+
+
+jit = _compiled(error_model="numpy")
 
 
 @jit
@@ -95,7 +111,7 @@ def clip(x: Vector, lower: float, upper: float) -> None:
         x[i] = lower if y < lower else (upper if y > upper else y)
 
 
-@numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+@_compiled(fastmath={"reassoc", "contract"})
 def row_norms(rows: Matrix) -> Vector:
     """The Euclidean norm of every row, summed in float64."""
     norms = np.empty(rows.shape[0])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from matplotlib.backend_bases import FigureCanvasBase
 from matplotlib.figure import Figure
 
 from fedcanon.errors import FedcanonError
@@ -38,6 +39,17 @@ def plot_history(history: Sequence[Record], title: str) -> Figure:
             axes.yaxis.set_major_formatter("{x:.0%}")
     figure.suptitle(title, fontsize=11)
     return figure
+
+
+def check_writable(path: Path) -> None:
+    """Refuse a picture that could not be written, before the work that it would show."""
+    endings = sorted(FigureCanvasBase.get_supported_filetypes())
+    if path.suffix.removeprefix(".") not in endings:
+        raise FedcanonError(
+            f"cannot write the picture {path}: end its name in one of {', '.join(endings)}."
+        )
+    if not path.parent.is_dir():
+        raise FedcanonError(f"cannot write the picture {path}: there is no folder {path.parent}.")
 
 
 def save(figure: Figure, path: Path) -> None:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from fedcanon import theory
 from fedcanon.algorithms import Algorithm
-from fedcanon.data import DATASETS, Dataset, partition
+from fedcanon.data import Dataset, make_partition
 from fedcanon.engines.randomness import Purpose, generator, torch_seed
 from fedcanon.errors import FedcanonError
 from fedcanon.objectives import FlatModule, Logistic, ModuleObjective, Problem
-from fedcanon.objectives.models import LOGISTIC, MODELS
-from fedcanon.runs.config import Config, Table, unknown_name
+from fedcanon.objectives.augment import augmentations
+from fedcanon.objectives.models import BinaryLogistic, Model, require_fit
+from fedcanon.runs.config import Config, Table
 from fedcanon.runs.federation import Federation
-from fedcanon.runs.named import make_algorithm, make_penalty
+from fedcanon.runs.named import make_algorithm, make_dataset, make_model, make_penalty
 
 AUTO = "auto"
 
@@ -46,7 +49,7 @@ def build(config: Config) -> Federation:
 
 def draft_algorithm(table: Table) -> Algorithm:
     """The algorithm with a step of 1 in place of "auto"."""
-    return make_algorithm({key: 1.0 if value == AUTO else value for key, value in table.items()})
+    return make_algorithm({k: 1.0 if v == AUTO and k != "name" else v for k, v in table.items()})
 
 
 def fill_in(table: Table, L: float, rho: float) -> Table:
@@ -64,17 +67,20 @@ def fill_in(table: Table, L: float, rho: float) -> Table:
 
 def build_problem(config: Config) -> Problem:
     """The dataset spread over clients, each with its objective, and the starting point."""
-    if config.data.name not in DATASETS:
-        raise FedcanonError(unknown_name("dataset", config.data.name, DATASETS))
-    if config.model.name not in {*MODELS, LOGISTIC}:
-        raise FedcanonError(unknown_name("model", config.model.name, {*MODELS, LOGISTIC}))
-    dataset = DATASETS[config.data.name]()
+    model = make_model(config.model.model_dump())
+    partition = make_partition(config.data.partition)
+    dataset = make_dataset(config.data.source)
     rng = generator(config.seed, Purpose.PARTITION)
-    parts = partition(config.data.partition, dataset.train.targets, config.clients.count, rng)
+    train = dataset.train
+    parts = partition.parts(train.targets, config.clients.count, rng, train.users)
+    dataset = replace(dataset, train=partition.distort(train, parts, rng))
     by_samples = config.clients.weights == "samples"
     weights = [float(len(part)) if by_samples else 1.0 for part in parts]
-    make = _logistic_problem if config.model.name == LOGISTIC else _module_problem
-    return make(config, dataset, parts, weights)
+    if isinstance(model, BinaryLogistic):
+        if config.data.augment:
+            raise FedcanonError("data.augment is for networks on images, not for logistic.")
+        return _logistic_problem(config, dataset, parts, weights)
+    return _module_problem(config, model, dataset, parts, weights)
 
 
 def _logistic_problem(
@@ -100,24 +106,34 @@ def _logistic_problem(
 
 
 def _module_problem(
-    config: Config, dataset: Dataset, parts: list[Tensor], weights: list[float]
+    config: Config, model: Model, dataset: Dataset, parts: list[Tensor], weights: list[float]
 ) -> Problem:
     """A network under the cross-entropy loss, started at PyTorch's random initialisation."""
     dtype = getattr(torch, config.precision)
     device = _device(config.device)
+    augment = augmentations(config.data.augment, dataset.shape)
+    inputs, targets = dataset.train.tensors(dtype, device)
+    order = torch.cat(parts).to(device)
+    inputs, targets = inputs[order], targets[order]  # a client's samples lie side by side
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(torch_seed(config.seed, Purpose.MODEL))
-        module = MODELS[config.model.name](dataset.shape, dataset.classes).to(device, dtype)
+        module = model.build(dataset.shape, dataset.classes).to(device, dtype)
+        smallest = inputs[: 1 if config.batch_size == 1 else 2]
+        require_fit(config.model.name, module, smallest, dataset.classes)
     flat, loss = FlatModule(module), nn.CrossEntropyLoss()
-    inputs, targets = dataset.train.tensors(dtype, device)
     test_inputs, test_targets = dataset.test.tensors(dtype, device)
-    clients = [ModuleObjective(flat, loss, inputs, targets, part.to(device)) for part in parts]
+    sizes = [len(part) for part in parts]
+    clients = [
+        ModuleObjective(flat, loss, *own, augment=augment)
+        for own in zip(torch.split(inputs, sizes), torch.split(targets, sizes), strict=True)
+    ]
 
     def test(x: Tensor) -> dict[str, float]:
         flat.load(x)
         module.eval()
         with torch.no_grad():
-            outputs = torch.cat([module(chunk) for chunk in torch.split(test_inputs, 4096)])
+            chunks = torch.split(test_inputs, ModuleObjective.chunk)
+            outputs = torch.cat([module(chunk) for chunk in chunks])
         correct = (outputs.argmax(1) == test_targets).double().mean()
         return {"test_loss": float(loss(outputs, test_targets)), "accuracy": float(correct)}
 
@@ -126,8 +142,10 @@ def _module_problem(
 
 def _device(name: str) -> torch.device:
     try:
-        return torch.empty(0, device=name).device
-    except (RuntimeError, AssertionError):
+        device = torch.device(name)
+        torch.zeros(1, device=device).item()
+    except Exception:  # every backend raises its own
         raise FedcanonError(
             f'the device "{name}" is not available to PyTorch here: use device = "cpu".'
         ) from None
+    return device

@@ -9,6 +9,7 @@ from fedcanon import theory
 from fedcanon.algorithms import Algorithm, FedCanon, FedCanonII
 from fedcanon.algorithms.schedules import at
 from fedcanon.engines.randomness import Purpose, generator
+from fedcanon.errors import FedcanonError
 from fedcanon.runs.build import build_problem, draft_algorithm, fill_in
 from fedcanon.runs.config import Config
 from fedcanon.runs.named import make_algorithm, make_penalty
@@ -49,9 +50,18 @@ class Report:
         """Settings with a broken condition, and a value that would meet all of theirs."""
         broken = {c.setting for c in self.conditions if not c.holds}
         return {
-            setting: min(c.limit for c in self.conditions if c.setting == setting)
+            setting: min(_just_below(c) for c in self.conditions if c.setting == setting)
             for setting in sorted(broken)
         }
+
+
+def _just_below(condition: Condition) -> float:
+    """The limit rounded down to three digits, and within a strict one."""
+    limit = condition.limit * (0.99 if condition.required else 1)
+    if math.isinf(limit):
+        return limit
+    unit = 10.0 ** (math.floor(math.log10(limit)) - 2)
+    return math.floor(limit / unit) * unit
 
 
 def check_config(config: Config, mu: float | None = None) -> Report:
@@ -59,6 +69,8 @@ def check_config(config: Config, mu: float | None = None) -> Report:
 
     Theorem 2 is checked where its constant ``mu`` of the PL condition is given.
     """
+    if mu is not None and not 0 < mu < math.inf:
+        raise FedcanonError(f"the PL constant μ must be a positive, finite number, not {mu:g}.")
     draft_algorithm(config.algorithm)  # mistakes show before data are loaded
     problem = build_problem(config)
     penalty = make_penalty(config.penalty, problem.layout)

@@ -24,6 +24,7 @@ from pydantic import (
 )
 
 from fedcanon.errors import FedcanonError
+from fedcanon.objectives.augment import Name as Augmentation
 
 Table = dict[str, Any]
 
@@ -34,14 +35,25 @@ DEFAULT_PENALTY: Table = {"name": "mcp", "kappa": 1.5e-3}
 class Section(BaseModel):
     """A table of the configuration; unknown keys are refused."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class DataSection(Section):
-    """The dataset and how it is spread over the clients."""
+    """The dataset, how it is spread over the clients, and random changes to its images.
+
+    Keys beside these are options of the dataset, such as the path of a table.
+    """
+
+    model_config = ConfigDict(extra="allow")
 
     name: str = "digits"
     partition: str = "dirichlet:0.2"
+    augment: list[Augmentation] = []
+
+    @property
+    def source(self) -> Table:
+        """The dataset's name and its own options."""
+        return {"name": self.name, **(self.model_extra or {})}
 
 
 class ClientsSection(Section):
@@ -53,7 +65,9 @@ class ClientsSection(Section):
 
 
 class ModelSection(Section):
-    """The model that is trained."""
+    """The model that is trained; keys beside its name are the model's own options."""
+
+    model_config = ConfigDict(extra="allow")
 
     name: str = "mlp"
 
@@ -84,8 +98,8 @@ class Config(Section):
     data: DataSection = DataSection()
     clients: ClientsSection = ClientsSection()
     model: ModelSection = ModelSection()
-    penalty: Table = Field(default_factory=lambda: DEFAULT_PENALTY)
-    algorithm: Table = Field(default_factory=lambda: DEFAULT_ALGORITHM)
+    penalty: Table = Field(default_factory=lambda: dict(DEFAULT_PENALTY))
+    algorithm: Table = Field(default_factory=lambda: dict(DEFAULT_ALGORITHM))
     evaluate: EvaluateSection = EvaluateSection()
     stop: StopSection = StopSection()
 
@@ -98,16 +112,15 @@ def load_config(path: Path | None = None, settings: Sequence[str] = ()) -> Confi
             table = tomllib.loads(path.read_text(encoding="utf-8"))
         except OSError as error:
             raise FedcanonError(f"cannot read {path}: {error.strerror}.") from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        except (ValueError, RecursionError) as error:  # what tomllib and decoding raise
             raise FedcanonError(f"{path} is not valid TOML: {error}.") from None
     for setting in settings:
         _apply(table, setting)
     for name, default in (("algorithm", DEFAULT_ALGORITHM), ("penalty", DEFAULT_PENALTY)):
         given = table.get(name, {})
-        # Another method or penalty starts from its own defaults, not from the default run's.
-        if isinstance(given, dict) and "layers" not in given:
-            same = given.get("name", default["name"]) == default["name"]
-            table[name] = {**default, **given} if same else given
+        # A method or penalty that is named starts from its own defaults, not the default run's.
+        if isinstance(given, dict) and not given.keys() & {"name", "layers"}:
+            table[name] = {**default, **given}
     try:
         return Config.model_validate(table)
     except ValidationError as error:
@@ -121,7 +134,7 @@ def _apply(table: Table, setting: str) -> None:
         raise FedcanonError(f"--set takes key=value, such as algorithm.beta=0.1, not '{setting}'.")
     try:
         value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):  # what tomllib raises
         value = text
     *parents, last = key.split(".")
     for parent in parents:

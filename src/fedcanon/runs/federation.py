@@ -40,25 +40,29 @@ class Federation:
         clients = len(self.problem.clients)
         if self.participants is None:
             self.participants = clients
-        if not 1 <= self.participants <= clients:
-            raise FedcanonError(
-                f"{self.participants} participants per round are asked for, but there are "
-                f"{clients} clients: set participants between 1 and {clients}."
-            )
-        if self.participants < clients and not self.algorithm.partial_participation:
-            raise FedcanonError(
-                f"{type(self.algorithm).__name__} needs all {clients} clients in every round, but "
-                f"only {self.participants} are to take part: leave participants out, or use "
-                "FedCanon+."
-            )
+        self._check_participants(self.participants)
         if self.batch_size is not None and self.batch_size < 1:
             raise FedcanonError(f"batch_size must be at least 1, not {self.batch_size}.")
         self.penalty.check_step(self.algorithm.prox_step(1))
-        self._prox = CountedProx(self.penalty)
         self.engine = LocalEngine(
             self.problem, self.algorithm, self.penalty, self.batch_size, self.seed
         )
-        self.server = self.algorithm.server_init(self.problem.start, self._prox)
+        prox = CountedProx(self.penalty)
+        self.server = self.algorithm.server_init(self.problem.start, prox)
+        self.cost.server_prox = prox.calls
+
+    def _check_participants(self, participants: int) -> None:
+        clients = len(self.problem.clients)
+        if not 1 <= participants <= clients:
+            raise FedcanonError(
+                f"{participants} participants per round are asked for, but there are "
+                f"{clients} clients: set participants between 1 and {clients}."
+            )
+        if participants < clients and not self.algorithm.partial_participation:
+            raise FedcanonError(
+                f"{type(self.algorithm).__name__} needs all {clients} clients in every round, but "
+                f"only {participants} are to take part: leave participants out, or use FedCanon+."
+            )
 
     @property
     def model(self) -> Tensor:
@@ -75,12 +79,16 @@ class Federation:
         """Run one round, on the given clients or on drawn ones."""
         started = time.perf_counter()
         t = self.rounds_done
+        if participants is None:
+            participants = self.draw_participants()
+        self._check_participants(len(participants))
         sent = self.algorithm.broadcast(self.server, t, generator(self.seed, Purpose.COINS, t))
-        collected = self.engine.collect(t, participants or self.draw_participants(), sent)
+        collected = self.engine.collect(t, participants, sent)
+        prox = CountedProx(self.penalty)
         self.server = self.algorithm.aggregate(
-            self.server, sent, collected.mean, collected.share, self._prox
+            self.server, sent, collected.mean, collected.share, prox
         )
         self.rounds_done += 1
         self.cost.add(collected)
-        self.cost.server_prox = self._prox.calls
+        self.cost.server_prox += prox.calls
         self.cost.seconds += time.perf_counter() - started

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from fedcanon.engines import Collected
+from fedcanon.engines import Collected, LocalEngine
 from fedcanon.objectives import Problem
 from fedcanon.penalties import Penalty
 
@@ -81,25 +81,22 @@ def stationarity_step(penalty: Penalty) -> float:
     return min(1.0, 0.5 / penalty.rho) if penalty.rho else 1.0
 
 
-def measure(
-    problem: Problem, penalty: Penalty, z: Tensor, *, t: int, cost: Cost, step: float | None
-) -> Record:
+def measure(engine: LocalEngine, z: Tensor, *, t: int, cost: Cost, step: float | None) -> Record:
     """Measure the model ``z`` after ``t`` rounds; ``step`` is the a of ‖G^a‖, None to leave it."""
     started = time.perf_counter()
-    if step is None:
-        loss, gradient_norm = problem.value(z), None
-    else:
-        loss, gradient = problem.value_and_gradient(z)
-        gradient_norm = stationarity(penalty, z, gradient, step)
+    found, penalty = engine.evaluate(z, gradient=step is not None), engine.penalty
+    gradient_norm = None
+    if found.gradient is not None and step is not None:
+        gradient_norm = stationarity(penalty, z, found.gradient, step)
     zeros, penalised = penalty.zeros(z)
     return Record(
         round=t,
-        loss=loss,
-        objective=loss + penalty.value(z),
+        loss=found.loss,
+        objective=found.loss + penalty.value(z),
         gradient_norm=gradient_norm,
         zeros=zeros,
         sparsity=zeros / max(1, penalised),
-        test=problem.test(z),
+        test=found.test,
         cost=replace(cost),
         evaluation_seconds=time.perf_counter() - started,
     )

@@ -1,16 +1,18 @@
-"""Algorithms and penalties from their tables in a configuration."""
+"""Algorithms, penalties, models and datasets from their tables in a configuration."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping
+import inspect
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from fedcanon.algorithms import ALGORITHMS, SCHEDULES, Algorithm, Schedule
+from fedcanon.data import DATASETS, Dataset
 from fedcanon.errors import FedcanonError
 from fedcanon.layout import Layout
+from fedcanon.objectives.models import MODELS, BinaryLogistic, Imported, Model
 from fedcanon.penalties import PENALTIES, Penalty, PerLayer, Sum, on_weights
 from fedcanon.runs.config import Table, unknown_key, unknown_name
 
@@ -20,7 +22,7 @@ T = TypeVar("T")
 def make_algorithm(table: Table) -> Algorithm:
     """The algorithm of an ``[algorithm]`` table without "auto" entries."""
     fields = {
-        key: _schedule(key, value) if isinstance(value, dict) else value
+        key: _schedule(key, value) if isinstance(value, dict) and key != "name" else value
         for key, value in table.items()
     }
     if fields.get("alpha") == "beta*K":
@@ -29,11 +31,8 @@ def make_algorithm(table: Table) -> Algorithm:
 
 
 def _schedule(key: str, table: Table) -> Schedule:
-    name = table.get("schedule")
-    if name not in SCHEDULES:
-        raise FedcanonError(unknown_name(f"schedule for {key}", str(name), SCHEDULES))
     fields = {k: v for k, v in table.items() if k != "schedule"}
-    return _make(f"algorithm.{key}", SCHEDULES, {"name": name, **fields})
+    return _make(f"schedule for {key}", SCHEDULES, {**fields, "name": table.get("schedule")})
 
 
 def make_penalty(table: Table, layout: Layout) -> Penalty:
@@ -45,14 +44,7 @@ def make_penalty(table: Table, layout: Layout) -> Penalty:
     if "layers" in table:
         if len(table) > 1:
             raise FedcanonError("a [penalty] table with layers has no other keys.")
-        rules = []
-        for rule in table["layers"]:
-            fields = dict(rule)
-            match = fields.pop("match", None)
-            if not isinstance(match, str):
-                raise FedcanonError('every entry of penalty.layers needs match = "name pattern".')
-            rules.append((match, _penalty(fields)))
-        return PerLayer(layout, tuple(rules))
+        return PerLayer(layout, tuple(map(_layer_rule, _tables("penalty.layers", table["layers"]))))
     fields = dict(table)
     on = fields.pop("on", "weights")
     if on not in ("weights", "all"):
@@ -61,35 +53,72 @@ def make_penalty(table: Table, layout: Layout) -> Penalty:
     return penalty if on == "all" else on_weights(penalty, layout)
 
 
+def _layer_rule(rule: Table) -> tuple[str, Penalty]:
+    match = rule.get("match")
+    if not isinstance(match, str):
+        raise FedcanonError('every entry of penalty.layers needs match = "name pattern".')
+    return match, _penalty({key: value for key, value in rule.items() if key != "match"})
+
+
 def _penalty(table: Table) -> Penalty:
-    if table.get("name") == "sum":
-        return Sum(tuple(_penalty(term) for term in table.get("terms", ())))
-    return _make("penalty", PENALTIES, table)
+    """One of ours, or name = "sum" with a list of terms."""
+    if table.get("name") != "sum":
+        registry: Mapping[str, Callable[..., Penalty]] = {**PENALTIES, "sum": Sum}
+        return _make("penalty", registry, table)
+    unknown = table.keys() - {"name", "terms"}
+    if unknown:
+        raise FedcanonError(unknown_key(f"penalty.{min(unknown)}", ["terms"]))
+    return Sum(tuple(map(_penalty, _tables("penalty.terms", table.get("terms")))))
 
 
-def _make(kind: str, registry: Mapping[str, type[T]], table: Table) -> T:
-    """An instance of the dataclass that ``table["name"]`` names, from the table's other keys."""
-    name = str(table.get("name"))
+def _tables(key: str, value: Any) -> list[Table]:
+    if not (isinstance(value, list) and value and all(isinstance(v, dict) for v in value)):
+        raise FedcanonError(f"{key} must be a list of one or more tables, not {value!r}.")
+    return value
+
+
+def make_model(table: Table) -> Model | BinaryLogistic:
+    """The model of a ``[model]`` table: one of ours, or your own as package.module:factory."""
+    if ":" in table["name"]:
+        return Imported(table["name"], {k: v for k, v in table.items() if k != "name"})
+    registry: Mapping[str, Callable[..., Model | BinaryLogistic]] = MODELS
+    return _make("model", registry, table)
+
+
+def make_dataset(table: Table) -> Dataset:
+    """The dataset that the ``[data]`` keys name, with the options that its loader takes."""
+    return _make("data", DATASETS, table, noun="dataset")
+
+
+def _make(
+    kind: str, registry: Mapping[str, Callable[..., T]], table: Table, noun: str | None = None
+) -> T:
+    """What the entry ``table["name"]`` of a registry makes of the table's other keys."""
+    noun, name = noun or kind, str(table.get("name"))
     if name not in registry:
-        raise FedcanonError(unknown_name(kind, name, registry))
-    cls = registry[name]
-    hints = get_type_hints(cls)
-    fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+        raise FedcanonError(unknown_name(noun, name, registry))
+    entry = registry[name]
+    hints = get_type_hints(entry)
+    parameters = inspect.signature(entry).parameters
     values: dict[str, Any] = {}
     for key, value in table.items():
         if key == "name":
             continue
-        if key not in fields:
-            raise FedcanonError(unknown_key(f"{kind}.{key}", fields))
+        if not parameters:
+            raise FedcanonError(f"unknown key '{kind}.{key}': the {noun} '{name}' has no options.")
+        if key not in parameters:
+            raise FedcanonError(unknown_key(f"{kind}.{key}", parameters))
         adapter = TypeAdapter(hints[key], config=ConfigDict(arbitrary_types_allowed=True))
         try:
+            if isinstance(value, bool) and hints[key] is not bool:
+                raise FedcanonError(f"{kind}.{key} = {value}: a number or a name is needed.")
             values[key] = adapter.validate_python(value)
         except ValidationError as error:
             message = error.errors()[0]["msg"]
             raise FedcanonError(
                 f"{kind}.{key} = {value!r}: {message[0].lower()}{message[1:]}."
             ) from None
-    for key, field in fields.items():
-        if key not in values and field.default is dataclasses.MISSING:
-            raise FedcanonError(f"{kind} '{name}' needs a value for '{key}'.")
-    return cls(**values)
+    for key, parameter in parameters.items():
+        if key not in values and parameter.default is inspect.Parameter.empty:
+            raise FedcanonError(f"{noun} '{name}' needs a value for '{key}'.")
+    return entry(**values)

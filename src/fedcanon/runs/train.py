@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from fedcanon.errors import FedcanonError
+from fedcanon.penalties import Penalty
 from fedcanon.runs.federation import Federation
 from fedcanon.runs.measures import Record, is_small, measure, stationarity_step
 
@@ -44,24 +45,26 @@ def train(
     """Run a federation for ``rounds`` rounds, or until a tolerance is met.
 
     Measures are taken before the first round, after every ``evaluate_every`` rounds and at the end.
-    They include ‖G^a‖ if ``gradient`` is set, or unset and the problem is small, with
-    a = ``gradient_step``. The run also stops once ‖G^a‖ ≤ ``gradient_tolerance``, or once φ changes
-    by at most ``objective_tolerance`` (relatively) from one measurement to the next; a tolerance of
-    0 never stops it.
+    They include ‖G^a‖ if ``gradient`` is set, or unset and the problem is small, or if there is a
+    tolerance on it, with a = ``gradient_step``. The run also stops once ‖G^a‖ is at most
+    ``gradient_tolerance``, or once φ changes by at most ``objective_tolerance`` (relatively) from
+    one measurement to the next; a tolerance of 0 never stops it.
     """
     if rounds < 1 or evaluate_every < 1:
         raise FedcanonError("the number of rounds and evaluate.every must be at least 1.")
-    problem, penalty = federation.problem, federation.penalty
+    penalty = federation.penalty
     penalty.check_step(federation.algorithm.prox_step(rounds))
     if gradient is None:
-        gradient = is_small(problem) or gradient_tolerance > 0
-    step = (gradient_step or stationarity_step(penalty)) if gradient else None
+        gradient = is_small(federation.problem)
+    step = None
+    if gradient or gradient_tolerance > 0:
+        step = gradient_step or stationarity_step(penalty)
+        _check_measure(penalty, step)
     history: list[Record] = []
 
     def take_record() -> None:
-        problem.buffers.copy_(federation.engine.buffers)
         t = federation.rounds_done
-        record = measure(problem, penalty, federation.model, t=t, cost=federation.cost, step=step)
+        record = measure(federation.engine, federation.model, t=t, cost=federation.cost, step=step)
         if not math.isfinite(record.loss):
             raise FedcanonError(
                 f"the loss is {record.loss} after round {t}: the run diverged. "
@@ -72,10 +75,12 @@ def train(
 
     def reason_to_stop() -> str | None:
         before, last = history[-2:]
-        if gradient_tolerance and (last.gradient_norm or 0.0) <= gradient_tolerance:
+        reached = last.gradient_norm
+        if gradient_tolerance and reached is not None and reached <= gradient_tolerance:
             return f"‖G‖ ≤ {gradient_tolerance:g}"
         change = abs(last.objective - before.objective)
-        if objective_tolerance and change <= objective_tolerance * abs(before.objective):
+        known = math.isfinite(before.objective)  # a start outside a constraint has φ = ∞
+        if objective_tolerance and known and change <= objective_tolerance * abs(before.objective):
             return f"relative change of φ ≤ {objective_tolerance:g}"
         return None
 
@@ -90,3 +95,10 @@ def train(
                 stopped = reason
                 break
     return Result(federation.model, federation.engine.buffers, history, stopped)
+
+
+def _check_measure(penalty: Penalty, step: float) -> None:
+    try:
+        penalty.check_step(step)
+    except FedcanonError as error:
+        raise FedcanonError(f"evaluate.step cannot be {step:g}: {error}") from None

@@ -1,0 +1,204 @@
+"""Decoded datasets on disk, so that files are decoded once and then only mapped into memory.
+
+A dataset NAME has a folder ``cache_folder()/NAME``, which may be deleted at any time:
+
+* ``CONTENT-vVERSION.pt`` holds its tensors. CONTENT is a hash of the source files, VERSION counts
+  the changes of the decoder.
+* ``CONTENT-vVERSION.json`` records size, time and SHA-256 of that file. It is written last: without
+  it there is no entry.
+* ``stamps/STAMP`` holds CONTENT, where STAMP is a hash of paths, sizes and times of the source
+  files. A file whose size and time are unchanged is not read again.
+* ``lock`` is held while files are hashed, decoded and written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from filelock import FileLock
+from scipy import sparse
+from torch import Tensor
+
+from fedcanon.data.dataset import Dataset, Inputs, Split
+from fedcanon.errors import FedcanonError
+
+
+def cache_folder() -> Path:
+    """Where decoded datasets are kept: ``FEDCANON_CACHE``, or ``~/.cache/fedcanon``."""
+    return Path(os.environ.get("FEDCANON_CACHE") or Path.home() / ".cache" / "fedcanon")
+
+
+def cached(
+    name: str, version: int, folder: Path, files: Sequence[Path], decode: Callable[[], Dataset]
+) -> Dataset:
+    """The dataset that ``decode`` makes of ``files``, which lie in ``folder``.
+
+    Inputs, labels and users are mapped from the cache: pages are read when they are used, and
+    shared between processes. Writing to them does not change the cache.
+    """
+    place = cache_folder() / name
+    stamp = place / "stamps" / _stamp(files)
+    entry = _remembered(place, stamp, version)
+    dataset = entry and _read(entry, name)
+    if dataset:
+        return dataset
+    with _locked(place):
+        entry = _remembered(place, stamp, version)
+        if not entry:
+            content = _content(folder, files)
+            with _writing(place):
+                _replace(stamp, lambda path: path.write_text(content))
+            entry = _entry(place, content, version)
+        dataset = _read(entry, name)
+        if not dataset:
+            decoded = decode()
+            with _writing(place):
+                _write(entry, decoded)
+            dataset = _read(entry, name)
+            assert dataset, f"{entry.tensors} is not what was written"
+    return dataset
+
+
+@contextmanager
+def _locked(place: Path) -> Iterator[None]:
+    """Let one process at a time write; one that dies frees the lock, but may leave a file."""
+    with _writing(place):
+        (place / "stamps").mkdir(parents=True, exist_ok=True)
+        lock = FileLock(place / "lock")
+        lock.acquire()
+    try:
+        for leftover in place.glob("*.part"):
+            leftover.unlink()
+        yield
+    finally:
+        lock.release()
+
+
+def _stamp(files: Sequence[Path]) -> str:
+    """A hash that changes when a file is added, removed, moved, resized or written."""
+    stats = ((path, path.stat()) for path in files)
+    seen = [(str(path.absolute()), stat.st_size, stat.st_mtime_ns) for path, stat in stats]
+    return hashlib.sha256(json.dumps(seen).encode()).hexdigest()
+
+
+def _content(folder: Path, files: Sequence[Path]) -> str:
+    """A hash of the files' names inside the folder and of their bytes."""
+    try:
+        seen = [(path.relative_to(folder).as_posix(), _sha256(path)) for path in files]
+    except OSError as problem:
+        raise FedcanonError(f"a file of the dataset cannot be read: {problem}.") from problem
+    return hashlib.sha256(json.dumps(seen).encode()).hexdigest()
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """The two files of a cached dataset."""
+
+    tensors: Path
+    record: Path
+
+
+def _entry(place: Path, content: str, version: int) -> _Entry:
+    stem = f"{content}-v{version}"
+    return _Entry(place / f"{stem}.pt", place / f"{stem}.json")
+
+
+def _remembered(place: Path, stamp: Path, version: int) -> _Entry | None:
+    """The entry for source files that were hashed before."""
+    content = stamp.read_text() if stamp.is_file() else ""
+    return _entry(place, content, version) if content else None
+
+
+def _read(entry: _Entry, name: str) -> Dataset | None:
+    """The cached dataset, or None where it is absent or damaged.
+
+    The checksum is verified when the time of the file is not the recorded one.
+    """
+    try:
+        record = json.loads(entry.record.read_text())
+        stat = entry.tensors.stat()
+    except (FileNotFoundError, json.JSONDecodeError):
+        return None
+    if stat.st_size != record["size"]:
+        return None
+    if stat.st_mtime_ns != record["mtime_ns"] and _sha256(entry.tensors) != record["sha256"]:
+        return None
+    packed = torch.load(entry.tensors, mmap=True, weights_only=True)
+    train, test = (_unpack_split(packed[part]) for part in ("train", "test"))
+    return Dataset(name, train, test, packed["classes"], packed["note"])
+
+
+def _write(entry: _Entry, dataset: Dataset) -> None:
+    packed = {
+        "train": _pack_split(dataset.train),
+        "test": _pack_split(dataset.test),
+        "classes": dataset.classes,
+        "note": dataset.note,
+    }
+    _replace(entry.tensors, lambda path: torch.save(packed, path))
+    stat = entry.tensors.stat()
+    record = {
+        "size": stat.st_size,
+        "mtime_ns": stat.st_mtime_ns,
+        "sha256": _sha256(entry.tensors),
+    }
+    _replace(entry.record, lambda path: path.write_text(json.dumps(record)))
+
+
+def _pack_split(split: Split) -> dict[str, Any]:
+    return {"inputs": _pack(split.inputs), "targets": split.targets, "users": split.users}
+
+
+def _unpack_split(packed: dict[str, Any]) -> Split:
+    return Split(_unpack(packed["inputs"]), packed["targets"], packed["users"])
+
+
+def _pack(inputs: Inputs) -> Tensor | dict[str, Any]:
+    if isinstance(inputs, Tensor):
+        return inputs
+    arrays = {key: torch.from_numpy(getattr(inputs, key)) for key in ("data", "indices", "indptr")}
+    return {**arrays, "shape": inputs.shape}
+
+
+def _unpack(packed: Tensor | dict[str, Any]) -> Inputs:
+    if isinstance(packed, Tensor):
+        return packed
+    data, indices, indptr = (packed[key].numpy() for key in ("data", "indices", "indptr"))
+    return sparse.csr_array((data, indices, indptr), shape=packed["shape"])
+
+
+def _replace(path: Path, write: Callable[[Path], object]) -> None:
+    """Write a file so that, whatever happens, it has the old content or the new."""
+    temporary = path.with_name(f"{path.name}.part")
+    try:
+        write(temporary)
+        with temporary.open("rb+") as stream:
+            os.fsync(stream.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def _writing(place: Path) -> Iterator[None]:
+    """Explain why the cache cannot be written."""
+    try:
+        yield
+    except (OSError, RuntimeError) as problem:
+        raise FedcanonError(
+            f"the cache folder {place} cannot be written ({problem}): make room or give access, "
+            "or point FEDCANON_CACHE at another folder."
+        ) from problem

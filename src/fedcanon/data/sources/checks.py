@@ -1,0 +1,34 @@
+"""Whether what was decoded is what the authors published."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcanon.data.dataset import Split
+from fedcanon.data.sources.files import damaged
+
+
+def check_labels(labels: NDArray[np.integer], classes: int, where: object) -> None:
+    """Refuse a label outside 0 … classes − 1."""
+    if len(labels) and not (labels.min() >= 0 and labels.max() < classes):
+        wrong = labels[(labels < 0) | (labels >= classes)][0]
+        raise damaged(where, f"it has the label {wrong}, but there are {classes} classes")
+
+
+def check_official(content: bytes, sha256: str, where: object) -> None:
+    """Refuse content that has the official number of samples but other bytes."""
+    if hashlib.sha256(content).hexdigest() != sha256:
+        raise damaged(where, "its content is not the official one")
+
+
+def subset_note(train: Split, test: Split, official: tuple[int, int]) -> str:
+    """What is missing from the official numbers of samples; empty for a complete dataset."""
+    if (len(train), len(test)) == official:
+        return ""
+    return (
+        f"subset: {len(train):,} of {official[0]:,} training "
+        f"and {len(test):,} of {official[1]:,} test samples"
+    )

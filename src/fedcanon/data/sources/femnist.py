@@ -1,0 +1,135 @@
+"""FEMNIST by writer: the JSON files of LEAF, or the same as NumPy archives.
+
+LEAF's files hold ``users``, ``num_samples`` and ``user_data``, which has for each user the images
+``x``, rows of 784 numbers in [0, 1], and the labels ``y``. The archives ``femnist_train.npz`` and
+``femnist_test.npz`` hold the bytes ``x`` (N, 28, 28), the labels ``y``, and the ``writer`` of each
+image as an index into ``writer_ids``.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fedcanon.data.dataset import Dataset, Split
+from fedcanon.data.sources.checks import check_labels
+from fedcanon.data.sources.files import COMPRESSIONS, damaged, find, read, under
+from fedcanon.data.sources.images import Pixels, normalise
+from fedcanon.data.sources.source import AbsentError, Source
+
+CLASSES = 62
+SIDE = 28
+WRITERS = 3_550
+"""Writers of the complete dataset."""
+
+MEAN, STD = 0.9615, 0.1642
+"""Of the training images of 300 writers; paper is white, which is 1."""
+
+ARCHIVES = ("femnist_train.npz", "femnist_test.npz")
+_JSON = tuple(f".json{compression}" for compression in COMPRESSIONS)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Images of one file, with the identifier of their writers."""
+
+    pixels: Pixels
+    labels: NDArray[np.int64]
+    writers: NDArray[np.str_]
+
+
+def files(folder: Path) -> list[Path]:
+    """The two archives, or the JSON files in folders called train and test."""
+    try:
+        return find(folder, ARCHIVES)
+    except AbsentError:
+        shards = [path for path in under(folder) if path.name.endswith(_JSON)]
+    for split in ("train", "test"):
+        if not any(path.parent.name == split for path in shards):
+            raise AbsentError(f"{split}/*.json")
+    return [path for path in shards if path.parent.name in ("train", "test")]
+
+
+def decode(folder: Path, files: Sequence[Path]) -> Dataset:
+    """Writers are numbered in the order of their identifiers."""
+    is_train = [path.name.startswith(ARCHIVES[0]) or path.parent.name == "train" for path in files]
+    parts = [_read(path) for path in files]
+    identifiers = np.unique(np.concatenate([part.writers for part in parts]))
+
+    def split(train: bool) -> Split:
+        chosen = [part for part, flag in zip(parts, is_train, strict=True) if flag == train]
+        pixels = np.concatenate([part.pixels for part in chosen])
+        labels = np.concatenate([part.labels for part in chosen])
+        writers = np.concatenate([part.writers for part in chosen])
+        users = np.searchsorted(identifiers, writers)
+        inputs = normalise(pixels[:, None], (MEAN,), (STD,))
+        return Split(inputs, torch.from_numpy(labels), torch.from_numpy(users))
+
+    train, test = split(True), split(False)
+    note = (
+        f"subset: {len(identifiers):,} of {WRITERS:,} writers, "
+        f"with {len(train):,} training and {len(test):,} test samples"
+    )
+    complete = len(identifiers) >= WRITERS
+    return Dataset("femnist", train, test, CLASSES, "" if complete else note)
+
+
+def _read(path: Path) -> _Part:
+    content = read(path)
+    try:
+        part = (_from_archive if path.name.startswith(ARCHIVES) else _from_json)(content)
+    except Exception as problem:  # a damaged archive raises nearly anything
+        raise damaged(path, f"{type(problem).__name__}: {problem}") from problem
+    check_labels(part.labels, CLASSES, path)
+    return part
+
+
+def _from_archive(content: bytes) -> _Part:
+    with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+        pixels, labels = arrays["x"], arrays["y"].astype(np.int64)
+        writers = arrays["writer_ids"][arrays["writer"]]
+    if pixels.dtype != np.uint8 or pixels.shape[1:] != (SIDE, SIDE):
+        raise ValueError(f"x must be bytes of shape (N, {SIDE}, {SIDE})")
+    if not len(pixels) == len(labels) == len(writers):
+        raise ValueError(
+            f"it has {len(pixels)} images, {len(labels)} labels and {len(writers)} writers"
+        )
+    return _Part(pixels, labels, writers)
+
+
+def _from_json(content: bytes) -> _Part:
+    shard = json.loads(content)
+    images, labels, writers = [], [], []
+    for user, count in zip(shard["users"], shard["num_samples"], strict=True):
+        data = shard["user_data"][user]
+        if not len(data["x"]) == len(data["y"]) == count:
+            raise ValueError(
+                f"the writer {user} has {len(data['x'])} images and {len(data['y'])} labels, "
+                f"not {count}"
+            )
+        images += data["x"]
+        labels += data["y"]
+        writers += [user] * count
+    brightness = np.array(images, np.float64).reshape(len(images), SIDE, SIDE)
+    if not ((brightness >= 0) & (brightness <= 1)).all():
+        raise ValueError("it has a brightness outside [0, 1]")
+    pixels = np.rint(brightness * 255).astype(np.uint8)
+    return _Part(pixels, np.array(labels, np.int64), np.array(writers, np.str_))
+
+
+FEMNIST = Source(
+    "femnist",
+    "FEMNIST (LEAF): handwritten digits and letters by writer, 28×28 grey pixels, 62 classes.",
+    "the folders train and test with the .json files (plain or .gz) that "
+    "./preprocess.sh -s niid --sf 1.0 -k 0 -t sample makes in data/femnist of "
+    "https://github.com/TalwalkarLab/leaf",
+    files,
+    decode,
+)

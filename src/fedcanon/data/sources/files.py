@@ -1,0 +1,144 @@
+"""Files as they were downloaded: plain, compressed or packed into an archive."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import lzma
+import re
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedcanon.data.sources.source import AbsentError
+from fedcanon.errors import FedcanonError
+
+COMPRESSIONS = ("", ".gz", ".xz")
+ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".zip")
+
+_DAMAGE = (
+    EOFError,
+    gzip.BadGzipFile,
+    lzma.LZMAError,
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """The content of a file on disk or inside an archive; ``where`` tells it to the user."""
+
+    name: str
+    where: str
+    content: bytes
+
+
+def damaged(where: object, reason: object) -> FedcanonError:
+    """The error for a file that is not what it should be."""
+    return FedcanonError(f"{where} is damaged ({reason}): delete it and download it again.")
+
+
+@contextmanager
+def reading(where: object) -> Iterator[None]:
+    """Name the file that cannot be read."""
+    try:
+        yield
+    except _DAMAGE as problem:
+        raise damaged(where, str(problem) or "it ends too early") from problem
+    except OSError as problem:
+        raise FedcanonError(f"{where} cannot be read: {problem}.") from problem
+
+
+def under(folder: Path) -> list[Path]:
+    """Every file in the folder and below, always in the same order."""
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def is_archive(path: Path) -> bool:
+    """Whether the name is that of an archive we can open."""
+    return path.name.endswith(ARCHIVES)
+
+
+def find(folder: Path, names: Iterable[str]) -> list[Path]:
+    """The file of each name, plain or compressed, in the folder or below."""
+    by_name = {path.name: path for path in reversed(under(folder))}
+
+    def one(name: str) -> Path:
+        for compression in COMPRESSIONS:
+            if name + compression in by_name:
+                return by_name[name + compression]
+        raise AbsentError(name)
+
+    return [one(name) for name in names]
+
+
+def find_matching(folder: Path, pattern: re.Pattern[str], example: str) -> list[Path]:
+    """The files whose name in the folder has the pattern, or else the archives."""
+    files = under(folder)
+    plain = [path for path in files if pattern.fullmatch(path.relative_to(folder).as_posix())]
+    found = plain or [path for path in files if is_archive(path)]
+    if not found:
+        raise AbsentError(example)
+    return found
+
+
+def matching(
+    folder: Path, files: Iterable[Path], pattern: re.Pattern[str]
+) -> list[tuple[re.Match[str], Entry]]:
+    """The files and members of archives whose name has the pattern: each once, by name."""
+    found = {
+        entry.name: (match, entry)
+        for path in files
+        for entry in entries(folder, path)
+        if (match := pattern.fullmatch(entry.name))
+    }
+    return [found[name] for name in sorted(found)]
+
+
+def read(path: Path) -> bytes:
+    """The content of a file, decompressed."""
+    with reading(path), _open(path) as stream:
+        return stream.read()
+
+
+def entries(folder: Path, path: Path) -> Iterator[Entry]:
+    """The file itself, by its name in the folder, or the members of an archive."""
+    if path.name.endswith(".zip"):
+        return _zip_members(path)
+    if is_archive(path):
+        return _tar_members(path)
+    name = path.relative_to(folder).as_posix().removesuffix(".gz").removesuffix(".xz")
+    return iter([Entry(name, str(path), read(path))])
+
+
+def _open(path: Path) -> io.BufferedIOBase:
+    if path.suffix in (".gz", ".tgz"):
+        return gzip.open(path)
+    return lzma.open(path) if path.suffix == ".xz" else path.open("rb")
+
+
+def _zip_members(path: Path) -> Iterator[Entry]:
+    with reading(path), zipfile.ZipFile(path) as archive:
+        for member in archive.infolist():
+            if not member.is_dir():
+                yield Entry(member.filename, f"{member.filename} in {path}", archive.read(member))
+
+
+def _tar_members(path: Path) -> Iterator[Entry]:
+    """The members of a tar file.
+
+    It must end in zeros, because ``tarfile`` takes a damaged header for the end.
+    """
+    with reading(path), _open(path) as stream:
+        with tarfile.open(fileobj=stream, mode="r:") as archive:
+            for member in archive:
+                if content := archive.extractfile(member):
+                    yield Entry(member.name, f"{member.name} in {path}", content.read())
+        if set(stream.read()) != {0}:
+            raise damaged(path, "it ends too early")

@@ -1,0 +1,131 @@
+"""A partition made visible: how different the clients' labels and sizes are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from rich.table import Table
+from torch import Tensor
+
+Counts = NDArray[np.int64]
+
+LISTED = 15
+"""Clients that are listed one by one in a table; more are summarised by quantiles."""
+CIRCLES = 50
+"""Clients whose counts are drawn as circles; more are drawn as a heat map."""
+COLUMNS = 400
+"""Columns of a heat map; with more clients neighbours share one."""
+QUANTILES = {"smallest": 0.0, "10 %": 0.1, "median": 0.5, "90 %": 0.9, "largest": 1.0}
+BLUE = "#3b5bdb"
+
+
+def label_counts(labels: Tensor, parts: Sequence[Tensor], classes: int) -> Counts:
+    """How many samples of every class (columns) every client (rows) has."""
+    owners = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+    held = labels.numpy()[np.concatenate([part.numpy() for part in parts])]
+    cells = np.bincount(owners * classes + held, minlength=len(parts) * classes)
+    return cells.reshape(len(parts), classes)
+
+
+def label_skew(counts: Counts) -> float:
+    """Mean total-variation distance of the clients' label distributions from the pooled one.
+
+    0 if all clients have the same labels in the same proportions; below 1 always.
+    """
+    shares = counts / counts.sum(1, keepdims=True)
+    pooled = counts.sum(0) / counts.sum()
+    return float(np.abs(shares - pooled).sum(1).mean() / 2)
+
+
+def size_skew(counts: Counts) -> float:
+    """Coefficient of variation of the clients' sizes: standard deviation over mean."""
+    sizes = counts.sum(1)
+    return float(sizes.std() / sizes.mean())
+
+
+def client_table(counts: Counts) -> Table:
+    """Samples, number of classes and share of the largest class, by client or by quantile."""
+    sizes = counts.sum(1)
+    columns = [sizes, (counts > 0).sum(1), counts.max(1) / sizes]
+    table = Table(box=None, padding=(0, 2), header_style="dim")
+    for name in ("client" if len(counts) <= LISTED else "", "samples", "classes", "largest class"):
+        table.add_column(name, justify="right")
+    if len(counts) <= LISTED:
+        rows = {str(client): [column[client] for column in columns] for client in range(len(sizes))}
+    else:
+        rows = {
+            name: [np.quantile(column, q, method="nearest") for column in columns]
+            for name, q in QUANTILES.items()
+        }
+    for name, (samples, classes, share) in rows.items():
+        table.add_row(name, f"{samples:,}", f"{classes:,}", f"{share:.1%}")
+    return table
+
+
+def plot_partition(counts: Counts, title: str) -> Figure:
+    """Clients against labels: circles with areas as the counts, or a heat map of many clients."""
+    figure = _circles(counts) if len(counts) <= CIRCLES else _heat_map(counts)
+    figure.suptitle(title, fontsize=11)
+    return figure
+
+
+def _circles(counts: Counts) -> Figure:
+    clients, classes = counts.shape
+    cell = min(0.42, 11 / clients, 9 / classes)
+    size = (max(cell * clients, 3.5) + 1.2, max(cell * classes, 1.5) + 1.3)
+    figure = Figure(figsize=size, layout="constrained")
+    axes = figure.subplots()
+    client, label = counts.nonzero()
+    held = counts[client, label]
+    # Squared diameters in points: the largest circle fills its cell, the smallest can be seen.
+    areas = np.maximum((66 * cell) ** 2 * held / held.max(), 1)
+    axes.scatter(client, label, s=areas, color=BLUE, linewidths=0)
+    axes.set_xlim(-0.7, clients - 0.3)
+    axes.set_ylim(-0.7, classes - 0.3)
+    axes.set_xlabel(f"client (largest circle: {held.max():,} samples)")
+    axes.grid(alpha=0.2)
+    axes.set_axisbelow(True)
+    axes.set_xticks(_ticks(clients, 25))
+    axes.set_yticks(_ticks(classes, 25))
+    axes.set_ylabel("label")
+    return figure
+
+
+def _heat_map(counts: Counts) -> Figure:
+    """Clients in the order of their commonest label, and their sizes."""
+    clients, classes = counts.shape
+    sizes = counts.sum(1)
+    shares = counts / sizes[:, None]
+    order = np.lexsort((-shares.max(1), shares.argmax(1)))
+    columns = np.stack([s.mean(0) for s in np.array_split(shares[order], min(clients, COLUMNS))])
+    figure = Figure(figsize=(9, min(max(classes * 0.2, 2), 8) + 2.4), layout="constrained")
+    upper, lower = figure.subplots(2, 1, height_ratios=[1, max(1.6, classes * 0.12)])
+    upper.fill_between(np.arange(clients), np.sort(sizes)[::-1], color=BLUE, linewidth=0)
+    upper.set_xlim(0, clients - 1)
+    upper.set_ylim(0, None)
+    upper.set_ylabel("samples")
+    upper.set_xlabel("clients, largest first")
+    upper.spines[["top", "right"]].set_visible(False)
+    image = lower.imshow(
+        columns.T,
+        aspect="auto",
+        origin="lower",
+        interpolation="nearest",
+        cmap="Blues",
+        vmin=0,
+        extent=(0, clients, -0.5, classes - 0.5),
+    )
+    lower.set_xlabel("clients, by their commonest label")
+    lower.set_yticks(_ticks(classes, 25))
+    lower.set_ylabel("label")
+    colours = figure.colorbar(image, ax=lower, pad=0.01)
+    colours.set_label("share of the client's samples")
+    colours.ax.yaxis.set_major_formatter("{x:.0%}")
+    return figure
+
+
+def _ticks(count: int, most: int) -> range:
+    return range(0, count, -(-count // most))
