@@ -5,7 +5,8 @@ import sys
 
 import pytest
 
-from fedcanon import cli
+from fedcanon import build, cli, load_config, train
+from fedcanon.runs.check import check_config
 
 SHORT = ["--set", "rounds=3", "--set", "model.name=linear"]
 
@@ -36,9 +37,11 @@ def test_run_writes_a_picture(fedcanon, tmp_path):
     code, _, _ = fedcanon("run", *SHORT, "--plot", str(tmp_path / "run.png"))
     assert code == 0
     assert (tmp_path / "run.png").read_bytes().startswith(b"\x89PNG")
-    code, _, err = fedcanon("run", *SHORT, "--plot", str(tmp_path / "absent" / "run.png"))
-    assert code == 2
-    assert "cannot write the picture" in err
+    for bad in ("absent/run.png", "run.xyz", "run"):
+        code, out, err = fedcanon("run", *SHORT, "--plot", str(tmp_path / bad))
+        assert code == 2
+        assert "cannot write the picture" in err
+        assert not out  # nothing was trained first
 
 
 def test_a_method_that_ignores_the_penalty_says_so(fedcanon):
@@ -59,9 +62,20 @@ def test_check_tells_what_holds_and_what_would_mend_the_rest(fedcanon):
     assert code == 0
     assert "or less" not in out
     assert "Theorem 2" in out
+    assert fedcanon("check", "--mu", "0")[0] == 2
     code, out, _ = fedcanon("check", *linear, "--set", "algorithm.alpha=1e5")
     assert code == 1
     assert "✗" in out
+
+
+def test_the_remedy_that_check_names_meets_the_conditions():
+    settings = ["data.name=breast_cancer", "model.name=logistic", "algorithm.name=fedcanon"]
+    settings += ["penalty={name='mcp', kappa=10.0, gamma=1.0}", "algorithm.alpha=3.0"]
+    report = check_config(load_config(settings=settings))
+    assert set(report.remedy) == {"alpha", "beta"}
+    mended = [f"algorithm.{name}={value!r}" for name, value in report.remedy.items()]
+    again = check_config(load_config(settings=[*settings, *mended]))
+    assert all(condition.holds for condition in again.conditions)
 
 
 @pytest.mark.parametrize(
@@ -110,8 +124,6 @@ def test_the_installed_command_itself():
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_the_default_run_is_accurate_and_sparse(seed):
-    from fedcanon import build, load_config, train
-
     config = load_config(settings=[f"seed={seed}", "evaluate.every=1000"])
     last = train(build(config), config.rounds, evaluate_every=config.rounds).last
     assert last.test["accuracy"] >= 0.92

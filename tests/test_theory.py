@@ -9,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from fedcanon import FedCanon, FedcanonError, Federation, FlatModule, ModuleObjective, theory
+from fedcanon import (
+    FedCanon,
+    FedcanonError,
+    Federation,
+    FlatModule,
+    Logistic,
+    ModuleObjective,
+    theory,
+)
 from fedcanon.penalties import L1, Zero
 from fedcanon.runs.measures import stationarity
 from tests.problems import logistics, quadratics, smoothness
@@ -86,6 +94,15 @@ def test_power_iteration_finds_the_smoothness():
     rng = np.random.default_rng(0)
     for problem in (quadratics(), logistics()):
         assert theory.smoothness(problem, rng) == pytest.approx(smoothness(problem), rel=1e-2)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e2, 1e4])
+def test_power_iteration_finds_large_curvature_in_float32(scale):
+    X = (np.random.default_rng(0).standard_normal((50, 6)) * scale).astype(np.float32)
+    objective = Logistic(X, np.arange(50) % 2, intercept=False)
+    largest = float(np.linalg.eigvalsh(X.astype(float).T @ X / (4 * len(X))).max())
+    found = theory.curvature(objective, torch.zeros(6), np.random.default_rng(0))
+    assert found == pytest.approx(largest, rel=0.05)
 
 
 def test_power_iteration_agrees_with_the_hessian_of_a_network():

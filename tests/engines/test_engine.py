@@ -1,5 +1,8 @@
 """Batches, sums, randomness and buffers of the in-process engine."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 import torch
@@ -10,6 +13,7 @@ from torch import nn
 from fedcanon import (
     FedAvg,
     FedcanonError,
+    FedCanonII,
     FedCanonPlus,
     Federation,
     FlatModule,
@@ -141,3 +145,64 @@ def test_dropout_depends_only_on_the_seed():
         return federation.model
 
     assert torch.equal(final(1), final(2))
+
+
+def batch_norm_problem():
+    torch.manual_seed(0)
+    flat = FlatModule(nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3), nn.Linear(3, 2)))
+    inputs, targets = torch.randn(20, 2), torch.arange(20) % 2
+    loss = nn.CrossEntropyLoss()
+    rows = [torch.arange(20)[k::2] for k in range(2)]
+    clients = [ModuleObjective(flat, loss, inputs, targets, r) for r in rows]
+    return Problem(clients, flat.vector)  # not cloned, as a user may write it
+
+
+def test_two_runs_on_one_problem_do_not_touch_each_other():
+    problem = batch_norm_problem()
+    runs = []
+    for _ in range(2):
+        federation = Federation(problem, FedAvg(0.1, 3), Zero())
+        for _ in range(3):
+            federation.step()
+        runs.append((federation.model, federation.engine.buffers))
+    assert torch.equal(runs[0][0], runs[1][0])
+    assert torch.equal(runs[0][1], runs[1][1])
+
+
+def test_a_copied_or_pickled_objective_still_has_its_gradient():
+    objective = batch_norm_problem().clients[0]
+    x = torch.randn(objective.layout.size, generator=torch.Generator().manual_seed(1))
+    expected = objective.full_gradient(x)
+    assert expected.abs().sum() > 0
+    for copied in (copy.deepcopy(objective), pickle.loads(pickle.dumps(objective))):
+        assert torch.equal(copied.full_gradient(x), expected)
+    objective._flat.module.zero_grad()
+    assert torch.equal(objective.full_gradient(x), expected)
+
+
+def test_a_failed_round_leaves_every_state_as_it_was():
+    problem = quadratics(clients=3, d=2)
+    federation = Federation(problem, FedCanonPlus(0.2, 0.1, 2), L1(0.1))
+    federation.step()
+    before = {i: state["v"].clone() for i, state in federation.engine.clients.items()}
+    problem.clients[2].b.fill_(float("nan"))
+    with pytest.raises(FedcanonError, match="client 2 diverged in round 1"):
+        federation.step()
+    assert federation.rounds_done == 1
+    assert all(torch.equal(federation.engine.clients[i]["v"], v) for i, v in before.items())
+
+
+def test_a_method_that_needs_everyone_refuses_fewer_in_any_round():
+    federation = Federation(quadratics(clients=3, d=2), FedCanonII(0.2, 0.1, 2), L1(0.1))
+    with pytest.raises(FedcanonError, match="needs all 3 clients"):
+        federation.step([0, 1])
+    with pytest.raises(FedcanonError, match="0 participants"):
+        federation.step([])
+
+
+def test_the_share_of_all_clients_is_one_to_the_last_bit():
+    base = quadratics(clients=7, d=2)
+    problem = Problem(base.clients, base.start, np.array([0.1, 0.3, 0.7, 1e-9, 1e9, 0.2, 0.6]))
+    federation = Federation(problem, FedAvg(0.1, 1), Zero())
+    sent = federation.algorithm.broadcast(federation.server, 0, None)
+    assert federation.engine.collect(0, list(range(7)), sent).share == 1.0

@@ -109,6 +109,11 @@ def test_loading_its_own_vector_copies_nothing():
     assert flat.module.weight.abs().sum() == 0
 
 
+def test_a_cumulative_average_over_batches_is_refused():
+    with pytest.raises(FedcanonError, match="momentum=None"):
+        FlatModule(nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2, momentum=None)))
+
+
 def test_mixed_precision_and_missing_parameters_are_refused():
     mixed = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2).double())
     with pytest.raises(FedcanonError, match="one precision and one device"):

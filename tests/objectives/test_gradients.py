@@ -68,6 +68,15 @@ def test_sparse_and_dense_features_agree():
     assert torch.allclose(dense.full_gradient(x), csr.full_gradient(x), atol=1e-15)
 
 
+def test_features_that_are_whole_numbers_have_exact_gradients():
+    features = np.array([[1, 0], [0, 1], [1, 1]])
+    expected = Logistic(features.astype(float), [0, 1, 1]).full_gradient(torch.zeros(3).double())
+    for given in (features, features.astype(bool), sparse.csr_array(features)):
+        assert torch.equal(
+            Logistic(given, [0, 1, 1]).full_gradient(torch.zeros(3).double()), expected
+        )
+
+
 def test_logistic_keeps_the_precision_of_its_features_and_survives_large_scores():
     objective = Logistic(X.astype(np.float32) * 1e4, Y)
     x = torch.ones(6)

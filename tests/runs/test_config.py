@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedcanon import FedCanon, FedcanonError, build, load_config
+from fedcanon import Config, FedCanon, FedcanonError, build, load_config
 from fedcanon.algorithms import Cosine, FedCanonPlus, InverseTime, StepDecay
 from fedcanon.penalties import L1, MCP, GroupLasso, PerLayer, Sum
 from fedcanon.runs.named import make_algorithm, make_penalty
@@ -31,6 +31,18 @@ def test_a_file_and_settings_on_top(write):
     assert (config.seed, config.data.partition, config.stop.gradient) == (3, "iid", 1e-3)
     # Another method starts from its own defaults: no alpha means α = βK.
     assert make_algorithm(config.algorithm) == FedCanon(alpha=None, beta=0.3, local_steps=10)
+
+
+def test_a_name_means_the_methods_own_defaults():
+    config = load_config(settings=["algorithm={name='fedcanon+', beta=0.01}"])
+    assert make_algorithm(config.algorithm) == FedCanonPlus(alpha=None, beta=0.01)
+
+
+def test_configurations_do_not_share_their_defaults():
+    load_config().algorithm["beta"] = 99
+    Config().penalty["kappa"] = 99
+    assert load_config().algorithm["beta"] == 0.1
+    assert load_config().penalty["kappa"] == 1.5e-3
 
 
 def test_part_of_a_default_table_can_be_changed():
@@ -157,6 +169,21 @@ MISTAKES = {
     'algorithm.beta={schedule="linear"}': "there is no schedule for beta called 'linear'",
     'algorithm.beta={schedule="cosine", start=1.0}': "needs a value for 'rounds'",
     "batch_size=0": "batch_size = 0: input should be greater than 0",
+    "penalty={name='sum'}": "penalty.terms must be a list of one or more tables, not None",
+    "penalty={name='sum', terms=[1, 2]}": "penalty.terms must be a list of one or more tables",
+    "penalty={name='sum', terms=[{name='l1'}], kappa=3}": "unknown key 'penalty.kappa'",
+    "penalty={layers=3}": "penalty.layers must be a list of one or more tables, not 3",
+    "penalty={layers=[]}": "penalty.layers must be a list",
+    "penalty={layers=[{name='l1'}]}": "needs match",
+    "penalty={name='group_lasso', groups=3}": "leave groups out",
+    "algorithm.alpha={schedule=['cosine']}": "no schedule for alpha called '['cosine']'",
+    "algorithm.name={a=1}": "no algorithm called",
+    "algorithm.name=auto": "no algorithm called 'auto'",
+    "algorithm.local_steps=true": "algorithm.local_steps = True",
+    "rounds=true": "rounds = True: input should be a valid integer",
+    "data.label=x": "unknown key 'data.label': the dataset 'digits' has no options.",
+    "data.name=table": "dataset 'table' needs a value for 'path'",
+    "device=meta": 'the device "meta" is not available',
     "nonsense": "--set takes key=value",
     "seed.deep=1": "seed = {'deep': 1}",
 }

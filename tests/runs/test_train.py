@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from fedcanon import PGD, FedcanonError, FedCanonPlus, Federation, train
-from fedcanon.penalties import L1, MCP
+from fedcanon.algorithms import Schedule
+from fedcanon.penalties import L1, MCP, Box
 from fedcanon.runs.measures import is_small, stationarity, stationarity_step
 from tests.problems import golden, logistics, quadratics, vector
 
@@ -90,3 +91,36 @@ def test_seconds_of_training_and_measuring_are_apart():
     assert seconds == sorted(seconds)
     assert all(record.evaluation_seconds > 0 for record in result.history)
     assert math.isfinite(seconds[-1])
+
+
+def test_a_tolerance_on_the_gradient_norm_measures_it_even_if_not_asked_for():
+    federation = Federation(golden(), FedCanonPlus(0.2, 0.1, 2), L1(0.1))
+    result = train(federation, 1000, gradient=False, gradient_tolerance=1e-6)
+    assert 5 < result.last.round < 1000
+    assert result.last.gradient_norm <= 1e-6
+
+
+def test_a_start_outside_a_constraint_does_not_stop_the_run():
+    federation = Federation(golden(), PGD(0.2), Box(-2.0, -0.5))
+    result = train(federation, 1000, objective_tolerance=1e-9)
+    assert math.isinf(result.history[0].objective)
+    assert result.model[0] == pytest.approx(-1.25, abs=1e-3)
+    assert result.model[1] == -0.5
+
+
+def test_the_step_of_the_measure_is_refused_by_its_own_name():
+    federation = Federation(golden(), PGD(0.2), MCP(1.0, 4.0, "lambda"))
+    with pytest.raises(FedcanonError, match=r"evaluate\.step cannot be 9"):
+        train(federation, 3, gradient_step=9.0)
+
+
+def test_a_schedule_that_grows_out_of_the_domain_is_refused_before_any_work():
+    class WarmUp(Schedule):
+        start = 0.1
+
+        def __call__(self, t):
+            return 0.1 * (t + 1)
+
+    federation = Federation(golden(), PGD(WarmUp()), MCP(1.0, 1.0, "lambda"))
+    with pytest.raises(FedcanonError, match="below 1/ρ = 1"):
+        train(federation, 20)

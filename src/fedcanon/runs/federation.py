@@ -44,6 +44,7 @@ class Federation:
         if self.batch_size is not None and self.batch_size < 1:
             raise FedcanonError(f"batch_size must be at least 1, not {self.batch_size}.")
         self.penalty.check_step(self.algorithm.prox_step(1))
+        self.penalty.value(self.problem.start)  # refuses a penalty that does not fit the model
         self.engine = LocalEngine(
             self.problem, self.algorithm, self.penalty, self.batch_size, self.seed
         )
