@@ -1,11 +1,14 @@
 """Real data where they are, one thread for each test process."""
 
 import os
+import sys
 import tempfile
 from pathlib import Path
 
 import pytest
 import torch
+
+from fedcanon import cli
 
 torch.set_num_threads(1)
 
@@ -40,3 +43,17 @@ def needs_data():
             pytest.skip(reason)
 
     return check
+
+
+@pytest.fixture
+def fedcanon(monkeypatch, capsys):
+    """Run the command line in this process; the exit code, standard output and standard error."""
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["fedcanon", *arguments])
+        with pytest.raises(SystemExit) as caught:
+            cli.main()
+        printed = capsys.readouterr()
+        return caught.value.code or 0, printed.out, printed.err
+
+    return run

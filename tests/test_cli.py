@@ -5,24 +5,10 @@ import sys
 
 import pytest
 
-from fedcanon import build, cli, load_config, train
+from fedcanon import build, load_config, train
 from fedcanon.runs.check import check_config
 
 SHORT = ["--set", "rounds=3", "--set", "model.name=linear"]
-
-
-@pytest.fixture
-def fedcanon(monkeypatch, capsys):
-    """Run the command line in this process; the exit code, standard output and standard error."""
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["fedcanon", *arguments])
-        with pytest.raises(SystemExit) as caught:
-            cli.main()
-        printed = capsys.readouterr()
-        return caught.value.code or 0, printed.out, printed.err
-
-    return run
 
 
 def test_run_prints_a_summary_that_fits_a_terminal(fedcanon):

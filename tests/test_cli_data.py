@@ -1,6 +1,6 @@
 """``fedcanon data`` as a user types it."""
 
-import sys
+from functools import partial
 
 import numpy as np
 import pytest
@@ -17,17 +17,9 @@ from fedcanon.report.partition import (
 
 
 @pytest.fixture
-def data(monkeypatch, capsys):
+def data(fedcanon):
     """Run ``fedcanon data`` in this process; the exit code, standard output and standard error."""
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["fedcanon", "data", *arguments])
-        with pytest.raises(SystemExit) as caught:
-            cli.main()
-        printed = capsys.readouterr()
-        return caught.value.code or 0, printed.out, printed.err
-
-    return run
+    return partial(fedcanon, "data")
 
 
 def test_a_few_clients_are_listed(data):

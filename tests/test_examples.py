@@ -7,6 +7,7 @@ import pytest
 
 from fedcanon import build, load_config
 from fedcanon.algorithms import ALGORITHMS
+from fedcanon.data import DATASETS
 from fedcanon.penalties import PENALTIES
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -14,8 +15,9 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 
 @pytest.fixture(autouse=True)
 def registries_stay_as_they_are():
-    """Examples register methods and penalties of their own."""
-    before = [(registry, dict(registry)) for registry in (ALGORITHMS, PENALTIES)]
+    """Examples register methods, penalties and data of their own."""
+    registries = (ALGORITHMS, PENALTIES, DATASETS)
+    before = [(registry, dict(registry)) for registry in registries]
     yield
     for registry, entries in before:
         registry.clear()

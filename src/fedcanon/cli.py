@@ -113,7 +113,7 @@ def _headline(config: Config, federation: Federation) -> str:
     return (
         f"{_described(federation.algorithm)}\n"
         f"{', '.join(dict.fromkeys(map(_described, terms)))}\n"
-        f"{config.data.name} · {clients} · {config.data.partition} · "
+        f"{federation.problem.about} · {clients} · {config.data.partition} · "
         f"{config.model.name} with {len(federation.model):,} parameters"
     )
 
@@ -237,6 +237,9 @@ def data(
 ) -> None:
     """Show a dataset, and how differently a partition fills the clients of a run."""
     options = [f"data.{setting}" for setting in set_ or []]
+    for option in options:
+        if option.startswith(("data.name=", "data.partition=", "data.augment=")):
+            raise FedcanonError(f"{option} is no option of a dataset: use NAME and --partition.")
     source = load_config(settings=[f"data.name={name}", *options]).data.source
     rule = make_partition(partition)
     if plot:
@@ -249,13 +252,13 @@ def data(
         counts = label_counts(train.targets, parts, dataset.classes)
     shape = "×".join(map(str, dataset.shape))
     console.print(
-        f"[bold]{name}[/] · {len(train):,} training and {len(dataset.test):,} test samples · "
-        f"{dataset.classes} classes · inputs {shape}",
+        f"[bold]{escape(dataset.name)}[/] · {len(train):,} training and "
+        f"{len(dataset.test):,} test samples · {dataset.classes} classes · inputs {shape}",
         highlight=False,
     )
     if dataset.note:
         console.print(f"[yellow]note[/] {escape(dataset.note)}", highlight=False)
-    headline = f"{name} · {clients:,} clients · {partition} · seed {seed}"
+    headline = f"{dataset.name} · {clients:,} clients · {partition} · seed {seed}"
     about = (inspect.getdoc(rule) or "").partition("\n")[0]
     console.print(f"[bold]{escape(partition)}[/] · {about}\n", highlight=False)
     console.print(client_table(counts), highlight=False)

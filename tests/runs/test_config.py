@@ -184,6 +184,8 @@ MISTAKES = {
     "data.label=x": "unknown key 'data.label': the dataset 'digits' has no options.",
     "data.name=table": "dataset 'table' needs a value for 'path'",
     "device=meta": 'the device "meta" is not available',
+    'penalty.kappa="0.1"': "penalty.kappa = '0.1': input should be a valid number",
+    "algorithm.local_steps=10.0": "algorithm.local_steps = 10.0: input should be a valid integer",
     "nonsense": "--set takes key=value",
     "seed.deep=1": "seed = {'deep': 1}",
 }

@@ -12,14 +12,9 @@ from torch import Tensor
 
 from fedcanon.data.cache import cached
 from fedcanon.data.dataset import Dataset
-from fedcanon.data.own import (
-    Samples,
-    build,
-    encode_tables,
-    library,
-    read_images,
-    table_samples,
-)
+from fedcanon.data.own.images import read_images
+from fedcanon.data.own.samples import Samples, build, library
+from fedcanon.data.own.tables import encode_tables, table_samples
 from fedcanon.data.sources import cifar10, cinic10, femnist, tiny_imagenet
 from fedcanon.data.sources.files import under
 from fedcanon.errors import FedcanonError

@@ -26,13 +26,14 @@ class Problem:
     """f(x) = Σ_i p_i f_i(x) over ``clients``, started at the vector ``start``.
 
     ``weights`` are the p_i before normalisation; all equal by default. ``test`` maps a model to
-    measures on held-out data, such as ``{"accuracy": 0.93}``.
+    measures on held-out data, such as ``{"accuracy": 0.93}``; ``about`` names the data.
     """
 
     clients: Sequence[Objective]
     start: Tensor
     weights: Sequence[float] = ()
     test: Test = field(default=no_test)
+    about: str = ""
     total_weight: float = field(init=False)
     start_buffers: Tensor = field(init=False)
 

@@ -23,14 +23,16 @@ from fedcanon.runs.named import make_algorithm, make_dataset, make_model, make_p
 AUTO = "auto"
 
 
-def build(config: Config) -> Federation:
+def build(config: Config, dataset: Dataset | None = None) -> Federation:
     """Load and spread the data, make model, penalty and algorithm, and put them together.
+
+    ``dataset`` takes the place of the one that the configuration names.
 
     A step size "auto" is filled in from an estimate L of the smoothness at the starting point:
     β = 1/(KL), and α = 1/L but at most half the domain 1/ρ of the prox.
     """
     draft_algorithm(config.algorithm)  # mistakes show before data are loaded
-    problem = build_problem(config)
+    problem = build_problem(config, dataset)
     penalty = make_penalty(config.penalty, problem.layout)
     table = config.algorithm
     if AUTO in table.values():
@@ -65,11 +67,11 @@ def fill_in(table: Table, L: float, rho: float) -> Table:
     return {key: rules[key] if value == AUTO else value for key, value in table.items()}
 
 
-def build_problem(config: Config) -> Problem:
+def build_problem(config: Config, dataset: Dataset | None = None) -> Problem:
     """The dataset spread over clients, each with its objective, and the starting point."""
     model = make_model(config.model.model_dump())
     partition = make_partition(config.data.partition)
-    dataset = make_dataset(config.data.source)
+    dataset = dataset or make_dataset(config.data.source)
     rng = generator(config.seed, Purpose.PARTITION)
     train = dataset.train
     parts = partition.parts(train.targets, config.clients.count, rng, train.users)
@@ -102,7 +104,7 @@ def _logistic_problem(
         return {"accuracy": float(np.mean(predicted == positive))}
 
     start = torch.zeros(clients[0].layout.size, dtype=getattr(torch, config.precision))
-    return Problem(clients, start, weights, test)
+    return Problem(clients, start, weights, test, _about(dataset))
 
 
 def _module_problem(
@@ -137,7 +139,11 @@ def _module_problem(
         correct = (outputs.argmax(1) == test_targets).double().mean()
         return {"test_loss": float(loss(outputs, test_targets)), "accuracy": float(correct)}
 
-    return Problem(clients, flat.vector.clone(), weights, test)
+    return Problem(clients, flat.vector, weights, test, _about(dataset))
+
+
+def _about(dataset: Dataset) -> str:
+    return f"{dataset.name} ({dataset.note})" if dataset.note else dataset.name
 
 
 def _device(name: str) -> torch.device:

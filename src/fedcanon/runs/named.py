@@ -110,9 +110,7 @@ def _make(
             raise FedcanonError(unknown_key(f"{kind}.{key}", parameters))
         adapter = TypeAdapter(hints[key], config=ConfigDict(arbitrary_types_allowed=True))
         try:
-            if isinstance(value, bool) and hints[key] is not bool:
-                raise FedcanonError(f"{kind}.{key} = {value}: a number or a name is needed.")
-            values[key] = adapter.validate_python(value)
+            values[key] = adapter.validate_python(_tupled(value), strict=True)
         except ValidationError as error:
             message = error.errors()[0]["msg"]
             raise FedcanonError(
@@ -122,3 +120,8 @@ def _make(
         if key not in values and parameter.default is inspect.Parameter.empty:
             raise FedcanonError(f"{noun} '{name}' needs a value for '{key}'.")
     return entry(**values)
+
+
+def _tupled(value: Any) -> Any:
+    """TOML's lists as the tuples that frozen dataclasses hold."""
+    return tuple(map(_tupled, value)) if isinstance(value, list) else value

@@ -75,6 +75,9 @@ class Writers(Partition):
 def _by_user(users: Numbers | None) -> tuple[Numbers, Numbers]:
     """The user of every sample, numbered from 0, and how many samples each user has."""
     if users is None:
-        raise FedcanonError("this dataset does not know its users: use iid or dirichlet:η.")
+        raise FedcanonError(
+            "this dataset does not know its users: use iid or dirichlet:η, or name the column that "
+            "says whom a sample comes from (client of a table, user of the hub)."
+        )
     _, numbers, counts = np.unique(users, return_inverse=True, return_counts=True)
     return numbers, counts

@@ -1,0 +1,85 @@
+"""Folders of images as a dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image, UnidentifiedImageError
+from torch import Tensor
+
+from fedcanon.data.dataset import Dataset
+from fedcanon.data.own.samples import Samples, build
+from fedcanon.errors import FedcanonError
+
+Picture = tuple[str, Path | bytes]
+"""What an image is called in a message, and where it is or what its file holds."""
+
+
+def from_images(folder: str | Path) -> Dataset:
+    """Your own images: a folder with one folder for each class.
+
+    The images must be of one size and are scaled to [0, 1]. If the folder has a folder ``train``,
+    the classes are in there, and those of ``test``, if there is one, are the test data;
+    otherwise a fifth of the images is held out. Images have one channel if all of them are
+    grey, and otherwise three.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise FedcanonError(f"there is no folder {folder}: give one that holds folders of images.")
+    if not (folder / "train").is_dir():
+        return build(folder.name, _pictures("training", folder), None, prepare=read_images)
+    test = _pictures("test", folder / "test") if (folder / "test").is_dir() else None
+    return build(folder.name, _pictures("training", folder / "train"), test, prepare=read_images)
+
+
+def _pictures(part: str, folder: Path) -> Samples:
+    """Every file below the class folders; hidden ones are left out."""
+    paths = [
+        path
+        for path in sorted(folder.glob("*/**/*"))
+        if path.is_file() and not any(p.startswith(".") for p in path.relative_to(folder).parts)
+    ]
+    if not paths:
+        raise FedcanonError(f"{folder} has no images in folders: make a folder for each class.")
+    labels = [path.relative_to(folder).parts[0] for path in paths]
+    return Samples(part, [(str(path), path) for path in paths], labels)
+
+
+def read_images(train: Sequence[Picture], test: Sequence[Picture]) -> tuple[Tensor, Tensor]:
+    """Images as float32 in [0, 1], (N, channels, height, width); grey if all of them are."""
+    pictures = [*train, *test]
+    decoded = [_decode(*picture) for picture in pictures]
+    height, width = decoded[0].shape[:2]
+    for (name, _), image in zip(pictures, decoded, strict=True):
+        if image.shape[:2] != (height, width):
+            raise FedcanonError(
+                f"{name} has {image.shape[1]}×{image.shape[0]} pixels but {pictures[0][0]} has "
+                f"{width}×{height}: bring all images to one size."
+            )
+    channels = max(image.shape[2] for image in decoded)
+    pixels = np.empty((len(decoded), height, width, channels), dtype=np.uint8)
+    for index, image in enumerate(decoded):
+        pixels[index] = image  # a grey image fills all channels
+    images = torch.from_numpy(pixels).permute(0, 3, 1, 2).float().contiguous().div_(255)
+    return images[: len(train)], images[len(train) :]
+
+
+def _decode(name: str, source: Path | bytes) -> NDArray[np.uint8]:
+    """Height × width × channels: one channel for a grey image, otherwise three."""
+    try:
+        with Image.open(BytesIO(source) if isinstance(source, bytes) else source) as image:
+            if image.mode[0] in "IF":
+                raise FedcanonError(
+                    f"{name} has more than 8 bits for each channel: convert it to 8."
+                )
+            pixels = np.asarray(image.convert("L" if image.mode in ("1", "L") else "RGB"))
+    except UnidentifiedImageError:
+        raise FedcanonError(f"{name} is not an image: take it out of the data.") from None
+    except (OSError, SyntaxError, ValueError) as error:  # what Pillow raises
+        raise FedcanonError(f"{name} cannot be read: {error}.") from None
+    return pixels.reshape(*pixels.shape[:2], -1)

@@ -1,0 +1,150 @@
+"""Samples with labels of any kind, numbered and split into training and test data."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import torch
+from sklearn.model_selection import train_test_split
+
+from fedcanon.data.dataset import Dataset, Inputs, Split
+from fedcanon.errors import FedcanonError
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Inputs in any form that can be split by rows, with a label and maybe a user for each."""
+
+    part: str
+    inputs: Any
+    labels: list[Any]
+    users: list[Any] | None = None
+
+    def __post_init__(self) -> None:
+        rows = self.inputs.shape[0] if hasattr(self.inputs, "shape") else len(self.inputs)
+        for what, values in (("labels", self.labels), ("users", self.users)):
+            if values is not None and len(values) != rows:
+                raise FedcanonError(
+                    f"the {self.part} data have {rows} inputs but {len(values)} {what}: "
+                    "give one for each input."
+                )
+        if rows == 0:
+            raise FedcanonError(f"the {self.part} data are empty: give at least one sample.")
+
+
+def build(
+    name: str,
+    train: Samples,
+    test: Samples | None,
+    *,
+    prepare: Callable[[Any, Any], tuple[Inputs, Inputs]] = lambda train, test: (train, test),
+    classes: int | None = None,
+    holdout: float = 0.2,
+    seed: int = 0,
+) -> Dataset:
+    """Number labels and users, hold test data out where there are none, and prepare the inputs.
+
+    ``prepare`` sees the training and the test inputs after that, so that what it learns comes from
+    training data alone. Labels that are numbered already come with their number of ``classes``.
+    """
+    labels = (
+        _numbering(train.labels, "label") if classes is None else {k: k for k in range(classes)}
+    )
+    if len(labels) < 2:
+        raise FedcanonError(
+            f"every training label is {train.labels[0]!r}: a classifier needs two classes or more."
+        )
+    note = ""
+    if test is None:
+        train, test = _hold_out(train, holdout, seed)
+        note = f"{holdout:.0%} of the samples held out for testing"
+    users = _numbering([*(train.users or ()), *(test.users or ())], "user")
+    train_inputs, test_inputs = prepare(train.inputs, test.inputs)
+    if train_inputs.shape[1:] != test_inputs.shape[1:]:
+        raise FedcanonError(
+            f"a training input has shape {tuple(train_inputs.shape[1:])} but a test input "
+            f"{tuple(test_inputs.shape[1:])}: give both the same features."
+        )
+
+    def numbered(inputs: Inputs, samples: Samples) -> Split:
+        unknown = [k for k in samples.labels if k not in labels]
+        if unknown:
+            raise FedcanonError(
+                f"the label {unknown[0]!r} in the {samples.part} data is not one of the "
+                f"{len(labels)} classes to learn: leave its samples out."
+            )
+        return Split(
+            inputs,
+            torch.tensor([labels[k] for k in samples.labels]),
+            None if samples.users is None else torch.tensor([users[k] for k in samples.users]),
+        )
+
+    return Dataset(
+        name, numbered(train_inputs, train), numbered(test_inputs, test), len(labels), note
+    )
+
+
+def _hold_out(samples: Samples, share: float, seed: int) -> tuple[Samples, Samples]:
+    if not 0 < share < 1:
+        raise FedcanonError(f"holdout = {share} is not a share: take one between 0 and 1.")
+    size = len(samples.labels)
+    held_out = math.ceil(share * size)
+    if held_out == size:
+        raise FedcanonError(
+            f"{size} samples are too few to hold {share:.0%} of them out: give more, or test data."
+        )
+    counts = Counter(samples.labels)
+    by_class = min(counts.values()) > 1 and len(counts) <= min(held_out, size - held_out)
+    numbers = _numbering(samples.labels, "label")
+    parts = train_test_split(
+        samples.inputs,
+        samples.labels,
+        samples.users or samples.labels,
+        test_size=held_out,
+        random_state=seed,
+        stratify=[numbers[k] for k in samples.labels] if by_class else None,
+    )
+    train, test = (
+        Samples(samples.part, inputs, labels, users if samples.users else None)
+        for inputs, labels, users in (parts[::2], parts[1::2])
+    )
+    return train, test
+
+
+def _numbering(values: list[Any], what: str) -> dict[Any, int]:
+    """Number the distinct values in their order, or by type and text if they have none."""
+    try:
+        distinct = set(values)
+    except TypeError:
+        raise FedcanonError(
+            f"a {what} is a list or an array: give one value for each sample."
+        ) from None
+    for value in distinct:
+        if value is None or value != value:
+            raise FedcanonError(
+                f"the {what} of sample {values.index(value)} is missing: fill it in or leave the "
+                "sample out."
+            )
+        if what == "label" and isinstance(value, float) and not value.is_integer():
+            raise FedcanonError(
+                f"the label {value} is not a class: fedcanon learns to classify; if it does name a "
+                "class, make the labels strings."
+            )
+    try:
+        ordered = sorted(distinct)
+    except TypeError:
+        ordered = sorted(distinct, key=lambda value: (type(value).__name__, str(value)))
+    return {value: number for number, value in enumerate(ordered)}
+
+
+def library(name: str) -> Any:
+    """Import a library of the extra ``data``."""
+    try:
+        return import_module(name)
+    except ImportError:
+        raise FedcanonError(f'{name} is not installed: pip install "fedcanon[data]".') from None

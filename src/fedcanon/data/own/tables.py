@@ -1,0 +1,103 @@
+"""CSV and Parquet files as a dataset."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from sklearn.compose import ColumnTransformer
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+from fedcanon.data.dataset import Dataset, Inputs
+from fedcanon.data.own.arrays import numbers
+from fedcanon.data.own.samples import Samples, build, library
+from fedcanon.errors import FedcanonError
+
+
+def from_table(
+    path: str | Path, label: str, *, client: str | None = None, test: str | Path | None = None
+) -> Dataset:
+    """Your own table: a CSV or Parquet file with one row for each sample.
+
+    ``label`` names the column of classes. Numeric columns are standardised with the mean and
+    deviation of the training data; columns of strings or categories become one 0/1 column for
+    each value. ``client`` names a column that says whom a row comes from. Without a ``test``
+    file, a fifth of the rows is held out.
+    """
+    return build(
+        Path(path).name.partition(".")[0],
+        table_samples("training", _read_table(Path(path)), label, client),
+        None if test is None else table_samples("test", _read_table(Path(test)), label, client),
+        prepare=encode_tables,
+    )
+
+
+def _read_table(path: Path) -> Any:
+    pandas = library("pandas")
+    try:
+        if path.suffix in (".parquet", ".pq"):
+            return pandas.read_parquet(path)
+        if ".csv" in path.suffixes:
+            return pandas.read_csv(path, low_memory=False)
+    except ImportError:
+        raise FedcanonError('pyarrow is not installed: pip install "fedcanon[data]".') from None
+    except (OSError, ValueError) as error:
+        raise FedcanonError(f"cannot read {path}: {error}.") from None
+    raise FedcanonError(f"{path} is not a table that can be read: give a .csv or .parquet file.")
+
+
+def table_samples(part: str, table: Any, label: str, client: str | None) -> Samples:
+    """Split a pandas table into features, labels and users."""
+    for column in (label, client):
+        if column is not None and column not in table.columns:
+            raise FedcanonError(
+                f"the {part} table has no column '{column}': use one of "
+                f"{', '.join(map(str, table.columns))}."
+            )
+    for column in table.columns:
+        missing = table[column].isna()
+        if missing.any():
+            raise FedcanonError(
+                f"the column '{column}' of the {part} table lacks {missing.sum()} values, the "
+                f"first in row {missing.argmax()}: fill them in or leave the rows out."
+            )
+    users = None if client is None else table[client].tolist()
+    features = table.drop(columns=[column for column in (label, client) if column is not None])
+    return Samples(part, features, table[label].tolist(), users)
+
+
+def encode_tables(train: Any, test: Any) -> tuple[Inputs, Inputs]:
+    """Standardise numeric columns and one-hot encode the others, as the training table says."""
+    types = library("pandas").api.types
+    numeric, categories = [], []
+    for column in train.columns:
+        values = train[column]
+        if types.is_numeric_dtype(values):
+            numeric.append(column)
+        elif types.is_string_dtype(values) or isinstance(values.dtype, types.CategoricalDtype):
+            categories.append(column)
+            if (distinct := values.nunique()) > max(100, len(values) / 2):
+                raise FedcanonError(
+                    f"the column '{column}' has {distinct} different values in {len(values)} rows, "
+                    "as a text or an identifier has: leave it out or group its values."
+                )
+        else:
+            raise FedcanonError(
+                f"the column '{column}' holds neither numbers nor categories ({values.dtype}): "
+                "turn it into one of them or leave it out."
+            )
+    if absent := set(train.columns) ^ set(test.columns):
+        raise FedcanonError(
+            f"the column '{min(absent, key=str)}' is in only one of the training and test tables: "
+            "give both the same columns."
+        )
+    if not len(train.columns):
+        raise FedcanonError("the table has no column besides labels and clients: add features.")
+    encoder = ColumnTransformer(
+        [
+            ("numbers", StandardScaler(), numeric),
+            ("categories", OneHotEncoder(handle_unknown="ignore"), categories),
+        ]
+    )
+    fitted = numbers(encoder.fit_transform(train), "training")
+    return fitted, numbers(encoder.transform(test), "test")
