@@ -51,7 +51,11 @@ def build(config: Config, dataset: Dataset | None = None) -> Federation:
 
 def draft_algorithm(table: Table) -> Algorithm:
     """The algorithm with a step of 1 in place of "auto"."""
-    return make_algorithm({k: 1.0 if v == AUTO and k != "name" else v for k, v in table.items()})
+    automatic = [key for key, value in table.items() if value == AUTO and key != "name"]
+    for key in automatic:
+        if key not in ("alpha", "beta"):
+            raise FedcanonError(f'algorithm.{key} cannot be "auto": only alpha and beta can.')
+    return make_algorithm({**table, **dict.fromkeys(automatic, 1.0)})
 
 
 def fill_in(table: Table, L: float, rho: float) -> Table:
@@ -61,10 +65,7 @@ def fill_in(table: Table, L: float, rho: float) -> Table:
         "alpha": min(1 / L, 0.5 / rho) if rho else 1 / L,
         "beta": 1 / (L * local_steps),
     }
-    wrong = [key for key, value in table.items() if value == AUTO and key not in rules]
-    if wrong:
-        raise FedcanonError(f'algorithm.{wrong[0]} cannot be "auto": only alpha and beta can.')
-    return {key: rules[key] if value == AUTO else value for key, value in table.items()}
+    return {k: rules[k] if v == AUTO and k in rules else v for k, v in table.items()}
 
 
 def build_problem(config: Config, dataset: Dataset | None = None) -> Problem:
