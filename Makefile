@@ -29,6 +29,7 @@ docs: $(VENV)/dev.stamp
 
 bench: $(VENV)/dev.stamp
 	$(BIN)/python benchmarks/prox.py
+	$(BIN)/python benchmarks/data.py
 
 clean:
 	rm -rf $(VENV) site .mypy_cache .pytest_cache .ruff_cache .hypothesis
