@@ -32,14 +32,17 @@ class Batches:
         self._samples, self._rng = samples, rng
         self._size = samples if size is None else min(size, samples)
         self._order = torch.empty(0, dtype=torch.int64)
+        self._position = 0
 
     def next(self) -> Tensor | None:
         """Indices of the next mini-batch; None stands for all samples."""
         if self._size == self._samples:
             return None
-        if len(self._order) < self._size:
+        if self._position + self._size > len(self._order):
             self._order = torch.from_numpy(self._rng.permutation(self._samples))
-        batch, self._order = self._order[: self._size], self._order[self._size :]
+            self._position = 0
+        batch = self._order.narrow(0, self._position, self._size)
+        self._position += self._size
         return batch
 
 
