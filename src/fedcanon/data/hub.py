@@ -15,7 +15,7 @@ from fedcanon.data.dataset import Dataset
 from fedcanon.data.own.images import read_images
 from fedcanon.data.own.samples import Samples, build, library
 from fedcanon.data.own.tables import encode_tables, table_samples
-from fedcanon.data.sources import cifar10, cinic10, femnist, tiny_imagenet
+from fedcanon.data.sources import cifar10, cinic10, femnist, idx, tiny_imagenet
 from fedcanon.data.sources.files import under
 from fedcanon.errors import FedcanonError
 
@@ -179,8 +179,8 @@ HUB: dict[str, Callable[[], Dataset]] = {
     "mnist": partial(
         _standardised,
         "ylecun/mnist",
-        (0.1307,),
-        (0.3081,),
+        (idx.MNIST_MEAN,),
+        (idx.MNIST_STD,),
         image="image",
         name="mnist",
         label="label",
@@ -188,8 +188,8 @@ HUB: dict[str, Callable[[], Dataset]] = {
     "fashion_mnist": partial(
         _standardised,
         "zalando-datasets/fashion_mnist",
-        (0.2860,),
-        (0.3530,),
+        (idx.FASHION_MEAN,),
+        (idx.FASHION_STD,),
         image="image",
         name="fashion_mnist",
         label="label",

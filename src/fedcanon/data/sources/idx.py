@@ -23,6 +23,8 @@ FILES = (
     "t10k-labels-idx1-ubyte",
 )
 COUNTS = (60_000, 60_000, 10_000, 10_000)
+MNIST_MEAN, MNIST_STD = 0.1307, 0.3081
+FASHION_MEAN, FASHION_STD = 0.2860, 0.3530
 SIDE = 28
 CLASSES = 10
 
@@ -79,8 +81,8 @@ MNIST = Source(
     partial(
         decode,
         name="mnist",
-        mean=0.1307,
-        std=0.3081,
+        mean=MNIST_MEAN,
+        std=MNIST_STD,
         official=(
             "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
             "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
@@ -97,8 +99,8 @@ FASHION_MNIST = Source(
     partial(
         decode,
         name="fashion_mnist",
-        mean=0.2860,
-        std=0.3530,
+        mean=FASHION_MEAN,
+        std=FASHION_STD,
         official=(
             "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
             "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
