@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Protocol
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Literal, Protocol, get_args, get_origin, get_type_hints
 
 import numpy as np
 from torch import Tensor
+
+from fedcanon.algorithms.schedules import Schedule, require_local_steps, require_step
+from fedcanon.compression import Encoded
+from fedcanon.errors import FedcanonError
 
 State = dict[str, Any]
 """Named flat vectors (1-D tensors) and small numbers."""
@@ -23,23 +28,66 @@ class Prox(Protocol):
 class Work(Protocol):
     """All that a client can do."""
 
+    def gradient(self, x: Tensor) -> Tensor:
+        """g_i(x) on a fresh mini-batch; valid until the next call."""
+        ...
+
     def full_gradient(self, x: Tensor) -> Tensor:
         """∇f_i(x), exact."""
         ...
 
     def descend(
-        self, start: Tensor, step: float, steps: int, *, shift: Tensor | None = None
+        self,
+        start: Tensor,
+        step: float,
+        steps: int,
+        *,
+        shift: Tensor | None = None,
+        pull: tuple[Tensor, float] | None = None,
+        prox: float = 0.0,
     ) -> Tensor:
-        """``steps`` times x ← x − step·(g_i(x) + shift) from ``start``, on fresh mini-batches."""
+        """``steps`` times x ← prox_{prox·h}(x − step·(g_i(x) + shift + s·(x − centre))).
+
+        Starts from ``start``, on fresh mini-batches; ``pull`` is (centre, s). What is left out is
+        not computed: by default x ← x − step·g_i(x).
+        """
+        ...
+
+    def solve(
+        self,
+        centre: Tensor,
+        eta: float,
+        start: Tensor,
+        *,
+        step: float,
+        steps: int,
+        tolerance: float,
+    ) -> Tensor:
+        """About prox_{eta·f_i}(centre) = argmin_x f_i(x) + ‖x − centre‖²/(2 eta).
+
+        By ``steps`` mini-batch gradient steps from ``start``; or, with a ``tolerance`` above 0, by
+        exact gradient steps until the gradient of the subproblem has at most that norm.
+        """
         ...
 
     def prox(self, x: Tensor, step: float) -> Tensor:
         """prox_{step·h}(x), counted; a step of 0 is the identity and costs nothing."""
         ...
 
-    def encode(self, u: Tensor) -> Tensor:
-        """What the server will see of ``u``: ``u`` itself, compressed or clipped."""
+    def encode(self, u: Tensor) -> Encoded:
+        """``u`` as it travels: compressed or clipped; both sides move by its ``vector``."""
         ...
+
+
+@dataclass(frozen=True)
+class Links:
+    """Who averages whose uploads in a method without one common average.
+
+    Node i gets Σ_j weights[i, j]·upload_j and exchanges messages with degrees[i] neighbours.
+    """
+
+    weights: Tensor
+    degrees: tuple[int, ...]
 
 
 class Algorithm(ABC):
@@ -60,12 +108,27 @@ class Algorithm(ABC):
     partial_participation: ClassVar[bool] = True
     """Whether a round may leave clients out."""
 
+    compressible: ClassVar[bool] = False
+    """Whether uploads go through ``work.encode``, so that a compressor may be set."""
+
     recalled: ClassVar[frozenset[str]] = frozenset()
     """Names in the broadcast that a client of the round before computes itself, by ``recall``."""
 
-    @abstractmethod
+    def __post_init__(self) -> None:
+        """Refuse step sizes that are not positive and choices that do not exist."""
+        hints = get_type_hints(type(self))
+        for field in fields(self):  # type: ignore[arg-type]  # every algorithm is a dataclass
+            name, value, hint = field.name, getattr(self, field.name), hints[field.name]
+            if Schedule in get_args(hint) and value is not None:
+                require_step(name, value)
+            if get_origin(hint) is Literal and value not in get_args(hint):
+                choices = ", ".join(map(repr, get_args(hint)))
+                raise FedcanonError(f"{name} must be one of {choices}, not {value!r}.")
+        require_local_steps(getattr(self, "local_steps", 1))
+
     def server_init(self, z: Tensor, prox: Prox) -> State:
         """The server's state before round 0, from the starting model ``z``."""
+        return {"z": z}
 
     def client_init(self, z: Tensor) -> State:
         """A client's state when it first takes part; ``z`` is the starting model."""
@@ -96,6 +159,32 @@ class Algorithm(ABC):
         z: Tensor = server["z"]
         return z
 
+    def everyone(self, server: State) -> bool:
+        """Whether the next round must have all clients."""
+        return not self.partial_participation
+
+    def links(self, clients: int) -> Links | None:
+        """Who averages whose uploads; None for one server that averages them all.
+
+        With links, ``mean`` has a row for each client, and of a matrix in the broadcast each client
+        receives its own row.
+        """
+        return None
+
+    def diagnostics(self, server: State) -> dict[str, float]:
+        """Numbers of the method's own that are worth recording."""
+        return {}
+
     def prox_step(self, rounds: int) -> float:
         """The largest step at which a run of so many rounds calls the prox; 0 if it never does."""
         return 0.0
+
+    @classmethod
+    def automatic(cls, L: float, rho: float, local_steps: int) -> dict[str, float]:
+        """What "auto" means for a step size, given the smoothness L of f and the ρ of h."""
+        return {"alpha": safe_step(L, rho), "beta": 1 / (L * local_steps)}
+
+
+def safe_step(L: float, rho: float) -> float:
+    """1/L, but at most half the domain 1/ρ of the prox."""
+    return min(1 / L, 0.5 / rho) if rho else 1 / L

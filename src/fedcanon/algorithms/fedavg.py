@@ -1,14 +1,16 @@
-"""Federated averaging."""
+"""Federated averaging, and with a proximal term or momentum in the local steps."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from fedcanon.algorithms.base import Algorithm, Prox, State, Work
-from fedcanon.algorithms.schedules import Step, at, require_local_steps, require_step
+from fedcanon.algorithms.schedules import Step, at, server_and_local_step
+from fedcanon.errors import FedcanonError
 
 
 @dataclass(frozen=True)
@@ -21,7 +23,8 @@ class FedAvg(Algorithm):
     2d floats per client and round, no prox. Under heterogeneous data it stops at a distance O(βK)
     from the minimiser of f.
 
-    McMahan, Moore, Ramage, Hampson, y Arcas 2017.
+    McMahan, Moore, Ramage, Hampson, y Arcas 2017: "Communication-Efficient Learning of Deep
+    Networks from Decentralized Data".
     """
 
     beta: Step = 0.1
@@ -30,20 +33,9 @@ class FedAvg(Algorithm):
 
     solves = "f"
 
-    def __post_init__(self) -> None:
-        require_step("beta", self.beta)
-        require_step("server_step", self.server_step)
-        require_local_steps(self.local_steps)
-
-    def server_init(self, z: Tensor, prox: Prox) -> State:
-        return {"z": z}
-
     def broadcast(self, server: State, t: int, rng: np.random.Generator) -> State:
-        return {
-            "z": server["z"],
-            "beta": at(self.beta, t),
-            "server_step": at(self.server_step, t),
-        }
+        steps = {"beta": at(self.beta, t), "server_step": at(self.server_step, t)}
+        return {"z": server["z"], **steps}
 
     def local(self, client: State, received: State, work: Work) -> tuple[State, State]:
         x = work.descend(received["z"], received["beta"], self.local_steps)
@@ -51,3 +43,73 @@ class FedAvg(Algorithm):
 
     def aggregate(self, server: State, sent: State, mean: State, share: float, prox: Prox) -> State:
         return {"z": server["z"] + sent["server_step"] * mean["move"]}
+
+
+@dataclass(frozen=True)
+class FedProx(FedAvg):
+    """FedProx: FedAvg whose local steps are pulled back to the server's model; ignores the penalty.
+
+        client:  K steps x ← x − β (g_i(x) + μ (x − z)) from z
+        server:  z ← z + η_g (x̄ − z)
+
+    2d floats per client and round, no prox of h. The pull shortens the drift and does not remove
+    it; μ = 0 is FedAvg.
+
+    Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith 2020: "Federated Optimization in Heterogeneous
+    Networks".
+    """
+
+    mu: float = 0.1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.mu >= 0:
+            raise FedcanonError(f"mu must be at least 0, not {self.mu:g}.")
+
+    def local(self, client: State, received: State, work: Work) -> tuple[State, State]:
+        z = received["z"]
+        x = work.descend(z, received["beta"], self.local_steps, pull=(z, self.mu))
+        return {"move": x - z}, {}
+
+
+@dataclass(frozen=True)
+class FedAvgM(Algorithm):
+    """FedAvg-M: local steps mixed with the last global direction g; ignores the penalty.
+
+        client:  K steps y ← y − β (w g_i(y) + (1 − w) g) from z;  D_i = (z − y)/(βK)
+        server:  g ← D̄;  z ← z − α g
+
+    ``fresh`` is w, the weight of the fresh gradient; w = 1 is FedAvg. α = βK where it is not given.
+    3d floats per client and round, no prox. The bias of FedAvg shrinks with w. This is not the
+    server momentum of Hsu et al. 2019, which is called FedAvgM too.
+
+    Cheng, Huang, Wu, Yuan 2023: "Momentum Benefits Non-IID Federated Learning Simply and Provably".
+    """
+
+    alpha: Step | None = None
+    beta: Step = 0.1
+    local_steps: int = 10
+    fresh: float = 0.1
+
+    solves = "f"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.fresh <= 1:
+            raise FedcanonError(f"fresh must be above 0 and at most 1, not {self.fresh:g}.")
+
+    def server_init(self, z: Tensor, prox: Prox) -> State:
+        return {"z": z, "g": torch.zeros_like(z)}
+
+    def broadcast(self, server: State, t: int, rng: np.random.Generator) -> State:
+        steps = server_and_local_step(self.alpha, self.beta, self.local_steps, t)
+        return {"z": server["z"], "g": server["g"], **steps}
+
+    def local(self, client: State, received: State, work: Work) -> tuple[State, State]:
+        z, beta, w = received["z"], received["beta"], self.fresh
+        y = work.descend(z, beta * w, self.local_steps, shift=(1 - w) / w * received["g"])
+        return {"direction": (z - y) / (beta * self.local_steps)}, {}
+
+    def aggregate(self, server: State, sent: State, mean: State, share: float, prox: Prox) -> State:
+        g = mean["direction"]
+        return {"z": server["z"] - sent["alpha"] * g, "g": g}

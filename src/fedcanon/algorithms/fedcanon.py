@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fedcanon.algorithms.base import Algorithm, Prox, State, Work
-from fedcanon.algorithms.schedules import Step, at, largest, require_local_steps, require_step
+from fedcanon.algorithms.schedules import Step, largest, server_and_local_step
 
 
 @dataclass(frozen=True)
@@ -23,16 +23,8 @@ class _Canon(Algorithm):
     beta: Step = 0.1
     local_steps: int = 10
 
-    def __post_init__(self) -> None:
-        if self.alpha is not None:
-            require_step("alpha", self.alpha)
-        require_step("beta", self.beta)
-        require_local_steps(self.local_steps)
-
     def _steps(self, t: int) -> State:
-        beta = at(self.beta, t)
-        alpha = beta * self.local_steps if self.alpha is None else at(self.alpha, t)
-        return {"alpha": alpha, "beta": beta}
+        return server_and_local_step(self.alpha, self.beta, self.local_steps, t)
 
     def prox_step(self, rounds: int) -> float:
         if self.alpha is None:
@@ -143,6 +135,7 @@ class FedCanonPlus(_Canon):
     """
 
     recalled = frozenset({"b"})
+    compressible = True
 
     def server_init(self, z: Tensor, prox: Prox) -> State:
         return {"z": z, "b": torch.zeros_like(z), "e": torch.zeros_like(z)}
@@ -160,7 +153,7 @@ class FedCanonPlus(_Canon):
         correction = received["b"] - client["v"]
         delta = self._mean_step(received["z"], correction, received["beta"], work)
         u = work.encode(delta - correction - client["v"])
-        return {"u": u}, {"v": client["v"] + u}
+        return {"u": u}, {"v": client["v"] + u.vector}
 
     def aggregate(self, server: State, sent: State, mean: State, share: float, prox: Prox) -> State:
         alpha = sent["alpha"]

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from torch import Tensor
 
 from fedcanon.algorithms.base import Algorithm, Prox, State, Work
-from fedcanon.algorithms.schedules import Step, at, largest, require_step
+from fedcanon.algorithms.schedules import Step, at, largest
 
 
 @dataclass(frozen=True)
@@ -23,12 +22,6 @@ class PGD(Algorithm):
     alpha: Step = 0.1
 
     partial_participation = False
-
-    def __post_init__(self) -> None:
-        require_step("alpha", self.alpha)
-
-    def server_init(self, z: Tensor, prox: Prox) -> State:
-        return {"z": z}
 
     def broadcast(self, server: State, t: int, rng: np.random.Generator) -> State:
         return {"z": server["z"], "alpha": at(self.alpha, t)}

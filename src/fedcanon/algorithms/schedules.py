@@ -31,6 +31,14 @@ def at(step: Step, t: int) -> float:
     return step(t) if isinstance(step, Schedule) else step
 
 
+def server_and_local_step(
+    alpha: Step | None, beta: Step, local_steps: int, t: int
+) -> dict[str, float]:
+    """α and β of round ``t``; without an α of its own, α = βK."""
+    local = at(beta, t)
+    return {"alpha": local * local_steps if alpha is None else at(alpha, t), "beta": local}
+
+
 def largest(step: Step, rounds: int) -> float:
     """The largest value of ``step`` in that many rounds."""
     return max(step(t) for t in range(rounds)) if isinstance(step, Schedule) else step

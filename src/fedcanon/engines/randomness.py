@@ -24,6 +24,7 @@ class Purpose(IntEnum):
     BATCHES = 5
     MODULE = 6
     SMOOTHNESS = 7
+    ENCODING = 8
 
 
 def generator(seed: int, purpose: Purpose, t: int = 0, client: int = 0) -> np.random.Generator:

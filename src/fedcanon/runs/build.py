@@ -18,7 +18,13 @@ from fedcanon.objectives.augment import augmentations
 from fedcanon.objectives.models import BinaryLogistic, Model, require_fit
 from fedcanon.runs.config import Config, Table
 from fedcanon.runs.federation import Federation
-from fedcanon.runs.named import make_algorithm, make_dataset, make_model, make_penalty
+from fedcanon.runs.named import (
+    make_algorithm,
+    make_compressor,
+    make_dataset,
+    make_model,
+    make_penalty,
+)
 
 AUTO = "auto"
 
@@ -28,43 +34,49 @@ def build(config: Config, dataset: Dataset | None = None) -> Federation:
 
     ``dataset`` takes the place of the one that the configuration names.
 
-    A step size "auto" is filled in from an estimate L of the smoothness at the starting point:
-    β = 1/(KL), and α = 1/L but at most half the domain 1/ρ of the prox.
+    A step size "auto" is filled in from an estimate L of the smoothness at the starting point, by
+    the algorithm's own rule: for FedCanon+ β = 1/(KL), and α = 1/L but at most half the domain 1/ρ
+    of the prox.
     """
     draft_algorithm(config.algorithm)  # mistakes show before data are loaded
-    problem = build_problem(config, dataset)
+    make_compressor(config.compression)
+    return assemble(config, build_problem(config, dataset))
+
+
+def assemble(config: Config, problem: Problem) -> Federation:
+    """A federation on a problem that is there already."""
     penalty = make_penalty(config.penalty, problem.layout)
     table = config.algorithm
     if AUTO in table.values():
         L = theory.smoothness(problem, generator(config.seed, Purpose.SMOOTHNESS))
         table = fill_in(table, L, penalty.rho)
-    batch_size = None if config.batch_size == "full" else config.batch_size
     return Federation(
         problem,
         make_algorithm(table),
         penalty,
         config.clients.participants,
-        batch_size,
+        None if config.batch_size == "full" else config.batch_size,
         config.seed,
+        make_compressor(config.compression),
     )
 
 
 def draft_algorithm(table: Table) -> Algorithm:
     """The algorithm with a step of 1 in place of "auto"."""
     automatic = [key for key, value in table.items() if value == AUTO and key != "name"]
+    algorithm = make_algorithm({**table, **dict.fromkeys(automatic, 1.0)})
+    can = sorted(algorithm.automatic(1.0, 0.0, 1))
     for key in automatic:
-        if key not in ("alpha", "beta"):
-            raise FedcanonError(f'algorithm.{key} cannot be "auto": only alpha and beta can.')
-    return make_algorithm({**table, **dict.fromkeys(automatic, 1.0)})
+        if key not in can:
+            only = " and ".join(can)
+            raise FedcanonError(f'algorithm.{key} cannot be "auto": only {only} can.')
+    return algorithm
 
 
 def fill_in(table: Table, L: float, rho: float) -> Table:
     """The algorithm's table with numbers in place of "auto"."""
-    local_steps = getattr(draft_algorithm(table), "local_steps", 1)
-    rules = {
-        "alpha": min(1 / L, 0.5 / rho) if rho else 1 / L,
-        "beta": 1 / (L * local_steps),
-    }
+    draft = draft_algorithm(table)
+    rules = draft.automatic(L, rho, getattr(draft, "local_steps", 1))
     return {k: rules[k] if v == AUTO and k in rules else v for k, v in table.items()}
 
 

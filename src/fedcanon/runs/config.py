@@ -100,6 +100,7 @@ class Config(Section):
     model: ModelSection = ModelSection()
     penalty: Table = Field(default_factory=lambda: dict(DEFAULT_PENALTY))
     algorithm: Table = Field(default_factory=lambda: dict(DEFAULT_ALGORITHM))
+    compression: Table = Field(default_factory=lambda: {"name": "none"})
     evaluate: EvaluateSection = EvaluateSection()
     stop: StopSection = StopSection()
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from fedcanon.algorithms import Algorithm, State
+from fedcanon.compression import Compressor, Identity
 from fedcanon.engines import LocalEngine
 from fedcanon.engines.randomness import Purpose, generator
 from fedcanon.engines.work import CountedProx
@@ -22,7 +23,8 @@ class Federation:
     """A server and its clients, minimising f + h round by round.
 
     Each round draws ``participants`` clients (all by default), each of which takes its local steps
-    on mini-batches of ``batch_size`` samples (all of its samples by default).
+    on mini-batches of ``batch_size`` samples (all of its samples by default). ``compressor`` is
+    what uploads go through, where the algorithm allows it.
     """
 
     problem: Problem
@@ -31,6 +33,7 @@ class Federation:
     participants: int | None = None
     batch_size: int | None = None
     seed: int = 0
+    compressor: Compressor = field(default_factory=Identity)
     rounds_done: int = field(init=False, default=0)
     server: State = field(init=False)
     engine: LocalEngine = field(init=False)
@@ -41,12 +44,22 @@ class Federation:
         if self.participants is None:
             self.participants = clients
         self._check_participants(self.participants)
+        if not (self.algorithm.compressible or isinstance(self.compressor, Identity)):
+            raise FedcanonError(
+                f"{type(self.algorithm).__name__} cannot compress its uploads: use FedCanon+, "
+                "which is exact under compression, or no compressor."
+            )
         if self.batch_size is not None and self.batch_size < 1:
             raise FedcanonError(f"batch_size must be at least 1, not {self.batch_size}.")
         self.penalty.check_step(self.algorithm.prox_step(1))
         self.penalty.value(self.problem.start)  # refuses a penalty that does not fit the model
         self.engine = LocalEngine(
-            self.problem, self.algorithm, self.penalty, self.batch_size, self.seed
+            self.problem,
+            self.algorithm,
+            self.penalty,
+            self.batch_size,
+            self.seed,
+            self.compressor,
         )
         prox = CountedProx(self.penalty)
         self.server = self.algorithm.server_init(self.problem.start, prox)
@@ -72,6 +85,8 @@ class Federation:
 
     def draw_participants(self) -> list[int]:
         """The clients of the next round, in increasing order."""
+        if self.algorithm.everyone(self.server):
+            return list(range(len(self.problem.clients)))
         rng = generator(self.seed, Purpose.PARTICIPANTS, self.rounds_done)
         chosen = rng.choice(len(self.problem.clients), self.participants, replace=False)
         return sorted(chosen.tolist())
@@ -83,6 +98,8 @@ class Federation:
         if participants is None:
             participants = self.draw_participants()
         self._check_participants(len(participants))
+        if len(participants) < len(self.problem.clients) and self.algorithm.everyone(self.server):
+            raise FedcanonError(f"round {t} of {self.algorithm} needs all clients.")
         sent = self.algorithm.broadcast(self.server, t, generator(self.seed, Purpose.COINS, t))
         collected = self.engine.collect(t, participants, sent)
         prox = CountedProx(self.penalty)

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
+from fedcanon.algorithms import State
 from fedcanon.engines import Collected, LocalEngine
 from fedcanon.objectives import Problem
 from fedcanon.penalties import Penalty
@@ -42,7 +43,8 @@ class Record:
     ``loss`` is f(z), ``objective`` φ(z) = f(z) + h(z), ``gradient_norm`` ‖G^a(z)‖ with
     G^a(z) = (z − prox_{ah}(z − a∇f(z)))/a (None where it was not asked for), ``zeros`` the number
     of exact zeros among the penalised weights and ``sparsity`` their fraction; ``test`` holds the
-    measures on test data. ``seconds`` of training exclude ``evaluation_seconds``, this one's.
+    measures on test data, ``diagnostics`` the method's own numbers. ``seconds`` of training exclude
+    ``evaluation_seconds``, this one's.
     """
 
     round: int
@@ -52,13 +54,14 @@ class Record:
     zeros: int
     sparsity: float
     test: dict[str, float]
+    diagnostics: dict[str, float]
     cost: Cost
     evaluation_seconds: float
 
     def flat(self) -> dict[str, Any]:
         """One row of a table."""
         row = asdict(self)
-        return {**row, **row.pop("test"), **row.pop("cost")}
+        return {**row, **row.pop("test"), **row.pop("diagnostics"), **row.pop("cost")}
 
 
 def is_small(problem: Problem) -> bool:
@@ -81,9 +84,12 @@ def stationarity_step(penalty: Penalty) -> float:
     return min(1.0, 0.5 / penalty.rho) if penalty.rho else 1.0
 
 
-def measure(engine: LocalEngine, z: Tensor, *, t: int, cost: Cost, step: float | None) -> Record:
-    """Measure the model ``z`` after ``t`` rounds; ``step`` is the a of ‖G^a‖, None to leave it."""
+def measure(
+    engine: LocalEngine, server: State, *, t: int, cost: Cost, step: float | None
+) -> Record:
+    """Measure the server's model after ``t`` rounds; ``step`` is the a of ‖G^a‖, None for none."""
     started = time.perf_counter()
+    z = engine.algorithm.model(server)
     found, penalty = engine.evaluate(z, gradient=step is not None), engine.penalty
     gradient_norm = None
     if found.gradient is not None and step is not None:
@@ -97,6 +103,7 @@ def measure(engine: LocalEngine, z: Tensor, *, t: int, cost: Cost, step: float |
         zeros=zeros,
         sparsity=zeros / max(1, penalised),
         test=found.test,
+        diagnostics=engine.algorithm.diagnostics(server),
         cost=replace(cost),
         evaluation_seconds=time.perf_counter() - started,
     )

@@ -9,6 +9,7 @@ from typing import Any, TypeVar, get_type_hints
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from fedcanon.algorithms import ALGORITHMS, SCHEDULES, Algorithm, Schedule
+from fedcanon.compression import COMPRESSORS, Compressor
 from fedcanon.data import DATASETS, Dataset
 from fedcanon.errors import FedcanonError
 from fedcanon.layout import Layout
@@ -28,6 +29,11 @@ def make_algorithm(table: Table) -> Algorithm:
     if fields.get("alpha") == "beta*K":
         fields["alpha"] = None
     return _make("algorithm", ALGORITHMS, fields)
+
+
+def make_compressor(table: Table) -> Compressor:
+    """The compressor of a ``[compression]`` table."""
+    return _make("compression", COMPRESSORS, table, noun="compressor")
 
 
 def _schedule(key: str, table: Table) -> Schedule:

@@ -64,7 +64,7 @@ def train(
 
     def take_record() -> None:
         t = federation.rounds_done
-        record = measure(federation.engine, federation.model, t=t, cost=federation.cost, step=step)
+        record = measure(federation.engine, federation.server, t=t, cost=federation.cost, step=step)
         if not math.isfinite(record.loss):
             raise FedcanonError(
                 f"the loss is {record.loss} after round {t}: the run diverged. "

@@ -1,0 +1,74 @@
+"""The method of Zhang, Hu and Johansson, called ZA1 in the FedCanon paper."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedcanon.algorithms.base import Algorithm, Prox, State, Work, safe_step
+from fedcanon.algorithms.schedules import require_step
+
+
+@dataclass(frozen=True)
+class ZA1(Algorithm):
+    """ZA1: local steps with a prox each, averaging before the prox; exact.
+
+        τ = β η_g K
+        client:  c_i = (p_prev − x̄)/τ − ḡ_i, 0 at first;  p = prox_{τh}(x̄);  y = w = p
+                 for k < K:  y ← y − β (g_i(w) + c_i);  w = prox_{(k+1)βh}(y)
+                 ḡ_i = the mean of these K gradients
+        server:  p = prox_{τh}(x̄);  x̄ ← p + η_g (ȳ − p);  z = prox_{τh}(x̄)
+
+    Averages are taken of models before their prox, so that no zero is lost; Σ c_i = 0. 2d floats
+    per client and round, N(K + 1) + 1 prox, of which the last of each client is never used. Needs
+    all clients and τ < 1/ρ; the model of round 0 is already a prox of the start.
+
+    Zhang, Hu, Johansson 2024: "Composite Federated Learning with Heterogeneous Data".
+    """
+
+    beta: float = 0.1
+    local_steps: int = 10
+    server_step: float = 1.0
+
+    partial_participation = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_step("beta", self.beta)
+        require_step("server_step", self.server_step)
+
+    @property
+    def _tau(self) -> float:
+        return self.beta * self.server_step * self.local_steps
+
+    def server_init(self, z: Tensor, prox: Prox) -> State:
+        return {"before": z, "z": prox(z, self._tau)}
+
+    def client_init(self, z: Tensor) -> State:
+        return {"p": z, "mean_gradient": torch.zeros_like(z)}
+
+    def broadcast(self, server: State, t: int, rng: np.random.Generator) -> State:
+        return {"before": server["before"]}
+
+    def local(self, client: State, received: State, work: Work) -> tuple[State, State]:
+        c = (client["p"] - received["before"]) / self._tau - client["mean_gradient"]
+        p = y = w = work.prox(received["before"], self._tau)
+        for k in range(self.local_steps):
+            y = y - self.beta * (work.gradient(w) + c)
+            w = work.prox(y, (k + 1) * self.beta)
+        mean_gradient = (p - y) / (self.beta * self.local_steps) - c
+        return {"y": y}, {"p": p, "mean_gradient": mean_gradient}
+
+    def aggregate(self, server: State, sent: State, mean: State, share: float, prox: Prox) -> State:
+        before = server["z"] + self.server_step * (mean["y"] - server["z"])
+        return {"before": before, "z": prox(before, self._tau)}
+
+    def prox_step(self, rounds: int) -> float:
+        return self.beta * self.local_steps * max(1.0, self.server_step)
+
+    @classmethod
+    def automatic(cls, L: float, rho: float, local_steps: int) -> dict[str, float]:
+        return {"beta": safe_step(L, rho) / local_steps}

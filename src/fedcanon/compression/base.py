@@ -1,0 +1,75 @@
+"""The contract of a compressor C."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """What travels of a vector, and the vector that the receiver makes of it.
+
+    Client and server both move by ``vector``, never by what was there before it was encoded.
+    """
+
+    parts: dict[str, Tensor]
+    vector: Tensor
+
+    @property
+    def floats(self) -> int:
+        """The number of floating-point entries that travel."""
+        return sum(part.numel() for part in self.parts.values() if part.is_floating_point())
+
+    @property
+    def bytes(self) -> int:
+        """The number of bytes that travel, names and framing apart."""
+        return sum(part.numel() * part.element_size() for part in self.parts.values())
+
+
+class Compressor(ABC):
+    """A map C that makes a vector u cheaper to send: a contraction, with some δ in (0, 1].
+
+        E‖C(u) − u‖² ≤ (1 − δ)‖u‖²
+
+    This, and not unbiasedness, is what FedCanon+ needs: v_i ← v_i + C(m − v_i) then comes nearer
+    to m in every round, so the error dies out with u and leaves no floor. δ = 1 is the identity.
+
+    C works on a 1-D tensor of 32- or 64-bit floats, of any length from 1 on, on the CPU, and leaves
+    it as it is; the parts may share its memory. Compressors are frozen dataclasses: their fields
+    are their parameters.
+    """
+
+    @abstractmethod
+    def encode(self, u: Tensor, rng: np.random.Generator) -> dict[str, Tensor]:
+        """The parts of C(u) that travel; ``rng`` gives the draws of a random C."""
+
+    @abstractmethod
+    def decode(self, parts: dict[str, Tensor], size: int) -> Tensor:
+        """C(u), of that many entries and in the precision of u, from the parts alone."""
+
+    @abstractmethod
+    def contraction(self, size: int) -> float:
+        """The δ that holds for every u with that many entries."""
+
+    def __call__(self, u: Tensor, rng: np.random.Generator) -> Encoded:
+        """The parts that travel, and C(u) as it is decoded from them."""
+        parts = self.encode(u, rng)
+        return Encoded(parts, self.decode(parts, u.numel()))
+
+
+@dataclass(frozen=True)
+class Identity(Compressor):
+    """C(u) = u, δ = 1: the vector itself travels."""
+
+    def encode(self, u: Tensor, rng: np.random.Generator) -> dict[str, Tensor]:
+        return {"values": u}
+
+    def decode(self, parts: dict[str, Tensor], size: int) -> Tensor:
+        return parts["values"]
+
+    def contraction(self, size: int) -> float:
+        return 1.0

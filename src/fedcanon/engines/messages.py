@@ -1,0 +1,61 @@
+"""What travels between server and clients, and the counting of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from fedcanon.algorithms import State
+from fedcanon.compression import Encoded
+
+
+@dataclass
+class Traffic:
+    """The messages of one round, counted where they are handed over."""
+
+    floats_down: int = 0
+    floats_up: int = 0
+    bytes_down: int = 0
+    bytes_up: int = 0
+
+    def down(self, message: State, copies: int = 1) -> None:
+        """Count a message to one client, from the server or from so many neighbours."""
+        floats, size = _size(message)
+        self.floats_down += copies * floats
+        self.bytes_down += copies * size
+
+    def up(self, message: State, copies: int = 1) -> None:
+        """Count a message from one client, to the server or to so many neighbours."""
+        floats, size = _size(message)
+        self.floats_up += copies * floats
+        self.bytes_up += copies * size
+
+
+def _size(message: State) -> tuple[int, int]:
+    """Floats and bytes; plain numbers are not counted."""
+    floats = size = 0
+    for entry in message.values():
+        if isinstance(entry, Encoded):
+            floats, size = floats + entry.floats, size + entry.bytes
+        elif isinstance(entry, Tensor):
+            floats, size = floats + entry.numel(), size + entry.numel() * entry.element_size()
+    return floats, size
+
+
+def vectors(message: State) -> Iterator[Tensor]:
+    """The vectors of a message without its numbers."""
+    return (entry for entry in message.values() if isinstance(entry, Tensor))
+
+
+def decoded(message: State) -> State:
+    """The message as its receiver sees it."""
+    return {k: v.vector if isinstance(v, Encoded) else v for k, v in message.items()}
+
+
+def own_rows(message: State, client: int) -> State:
+    """The message with the client's own row of every matrix in it."""
+    return {
+        k: v[client] if isinstance(v, Tensor) and v.ndim == 2 else v for k, v in message.items()
+    }
