@@ -25,7 +25,8 @@ def registries_stay_as_they_are():
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)
-def test_example_runs_and_prints(path, capsys):
+def test_example_runs_and_prints(path, capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)  # for what it writes
     runpy.run_path(str(path), run_name="__main__")
     assert capsys.readouterr().out.strip()
 

@@ -184,6 +184,14 @@ class Algorithm(ABC):
         """What "auto" means for a step size, given the smoothness L of f and the ρ of h."""
         return {"alpha": safe_step(L, rho), "beta": 1 / (L * local_steps)}
 
+    def beta_limits(self, L: float) -> dict[str, float]:
+        """Why the local step β should not be larger, and than what."""
+        local_steps = getattr(self, "local_steps", 1)
+        return {
+            "β ≤ 2/L: stable local steps": 2 / L,
+            "βKL ≤ 1: local models stay near": 1 / (local_steps * L),
+        }
+
 
 def safe_step(L: float, rho: float) -> float:
     """1/L, but at most half the domain 1/ρ of the prox."""

@@ -145,3 +145,6 @@ class FastFedDA(Algorithm):
     @classmethod
     def automatic(cls, L: float, rho: float, local_steps: int) -> dict[str, float]:
         return {"beta": 1 / (2 * L)}
+
+    def beta_limits(self, L: float) -> dict[str, float]:
+        return {"β ≤ 1/(2L): γ = 1/β outweighs the curvature": 1 / (2 * L)}

@@ -34,6 +34,9 @@ class _Skipping(Algorithm):
         """The probability of the expensive step."""
         return 1 / self.local_steps if self.probability is None else self.probability
 
+    def beta_limits(self, L: float) -> dict[str, float]:
+        return {"β ≤ 1/L: the theory of ProxSkip": 1 / L}
+
 
 @dataclass(frozen=True)
 class ProxSkip(_Skipping):
@@ -154,3 +157,6 @@ class DecentralisedProxSkip(Scaffnew):
     @classmethod
     def automatic(cls, L: float, rho: float, local_steps: int) -> dict[str, float]:
         return {"beta": 1 / (2 * L)}
+
+    def beta_limits(self, L: float) -> dict[str, float]:
+        return {"β ≤ 1/(2L): the theory of decentralised ProxSkip": 1 / (2 * L)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Literal
 
@@ -35,6 +36,14 @@ class _Splitting(Algorithm):
     ) -> Tensor:
         solver = {name: received[name] for name in ("step", "steps", "tolerance")}
         return work.solve(centre, eta, start, **solver)
+
+    @property
+    @abstractmethod
+    def resolvent_step(self) -> float:
+        """The η of prox_{ηf_i}."""
+
+    def beta_limits(self, L: float) -> dict[str, float]:
+        return {"β ≤ 1/(L + 1/η): stable local solver": 1 / (L + 1 / self.resolvent_step)}
 
 
 @dataclass(frozen=True)
@@ -84,6 +93,10 @@ class FedPD(_Splitting):
     def aggregate(self, server: State, sent: State, mean: State, share: float, prox: Prox) -> State:
         return {"z": mean["anchor"]}
 
+    @property
+    def resolvent_step(self) -> float:
+        return self.eta
+
     @classmethod
     def automatic(cls, L: float, rho: float, local_steps: int) -> dict[str, float]:
         return {"eta": 1 / L, "beta": 1 / (2 * L)}
@@ -131,6 +144,10 @@ class FedDyn(_Splitting):
         H = server["H"] - self.strength * share * mean["move"]
         averaged = server["z"] + mean["move"]
         return {"z": averaged - H / self.strength, "averaged": averaged, "H": H}
+
+    @property
+    def resolvent_step(self) -> float:
+        return 1 / self.strength
 
     def model(self, server: State) -> Tensor:
         model: Tensor = server["z" if self.evaluate == "server" else "averaged"]
@@ -190,6 +207,10 @@ class FedDR(_Splitting):
         z = server["z"] if server["initial"] else prox(reflected, self.eta)
         return {"z": z, "reflected": reflected, "initial": False}
 
+    @property
+    def resolvent_step(self) -> float:
+        return self.eta
+
     def prox_step(self, rounds: int) -> float:
         return self.eta
 
@@ -243,6 +264,10 @@ class FedADMM(_Splitting):
     def aggregate(self, server: State, sent: State, mean: State, share: float, prox: Prox) -> State:
         reflected = server["reflected"] + share * mean["change"]
         return {"z": prox(reflected, 1 / self.eta), "reflected": reflected}
+
+    @property
+    def resolvent_step(self) -> float:
+        return 1 / self.eta
 
     def prox_step(self, rounds: int) -> float:
         return 1 / self.eta

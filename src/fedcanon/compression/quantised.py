@@ -19,7 +19,7 @@ class Quantise(Compressor):
     """Stochastic quantisation (QSGD) in buckets, divided by 1 + ω.
 
     In a bucket w of u, Q(w)_j = (‖w‖/s)·⌊s w_j/‖w‖ + U_j⌋ with s = 2^(bits−1) − 1 levels and U_j
-    uniform on [0, 1). Q is unbiased with E‖Q(w) − w‖² ≤ ω‖w‖², ω = min(b/s², √b/s) for b entries
+    uniform on [0, 1). Q is unbiased with E‖Q(w) − w‖² ≤ ω‖w‖², ω = min(b/(4s²), √b/s) for b entries
     in a bucket. C = Q/(1 + ω) has the error (ω² + ω)/(1 + ω)²·‖w‖² at most, so δ = 1/(1 + ω);
     Q itself need not be a contraction when ω ≥ 1.
 
@@ -60,7 +60,7 @@ class Quantise(Compressor):
 
     def contraction(self, size: int) -> float:
         b, s = min(self.bucket, size), self._levels
-        return 1 / (1 + min(b / s**2, math.sqrt(b) / s))
+        return 1 / (1 + min(b / (4 * s**2), math.sqrt(b) / s))
 
     def _in_buckets(self, x: Tensor) -> Tensor:
         """A copy of ``x`` with a bucket in every row, the last one filled up with zeros."""

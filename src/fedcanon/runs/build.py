@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from fedcanon import theory
-from fedcanon.algorithms import Algorithm
+from fedcanon.algorithms import ALGORITHMS, Algorithm
 from fedcanon.data import Dataset, make_partition
 from fedcanon.engines.randomness import Purpose, generator, torch_seed
 from fedcanon.errors import FedcanonError
@@ -38,9 +38,14 @@ def build(config: Config, dataset: Dataset | None = None) -> Federation:
     the algorithm's own rule: for FedCanon+ β = 1/(KL), and α = 1/L but at most half the domain 1/ρ
     of the prox.
     """
-    draft_algorithm(config.algorithm)  # mistakes show before data are loaded
-    make_compressor(config.compression)
+    check_names(config)
     return assemble(config, build_problem(config, dataset))
+
+
+def check_names(config: Config) -> None:
+    """Show mistakes in the algorithm and the compressor before any data are loaded."""
+    draft_algorithm(config.algorithm)
+    make_compressor(config.compression)
 
 
 def assemble(config: Config, problem: Problem) -> Federation:
@@ -64,13 +69,13 @@ def assemble(config: Config, problem: Problem) -> Federation:
 def draft_algorithm(table: Table) -> Algorithm:
     """The algorithm with a step of 1 in place of "auto"."""
     automatic = [key for key, value in table.items() if value == AUTO and key != "name"]
-    algorithm = make_algorithm({**table, **dict.fromkeys(automatic, 1.0)})
-    can = sorted(algorithm.automatic(1.0, 0.0, 1))
+    kind = ALGORITHMS.get(str(table.get("name")), Algorithm)
+    can = sorted(kind.automatic(L=1.0, rho=0.0, local_steps=1))
     for key in automatic:
         if key not in can:
             only = " and ".join(can)
             raise FedcanonError(f'algorithm.{key} cannot be "auto": only {only} can.')
-    return algorithm
+    return make_algorithm({**table, **dict.fromkeys(automatic, 1.0)})
 
 
 def fill_in(table: Table, L: float, rho: float) -> Table:

@@ -10,7 +10,7 @@ from fedcanon.algorithms import Algorithm, FedCanon, FedCanonII
 from fedcanon.algorithms.schedules import at
 from fedcanon.engines.randomness import Purpose, generator
 from fedcanon.errors import FedcanonError
-from fedcanon.runs.build import build_problem, draft_algorithm, fill_in
+from fedcanon.runs.build import build_problem, check_names, fill_in
 from fedcanon.runs.config import Config
 from fedcanon.runs.named import make_algorithm, make_penalty
 
@@ -71,7 +71,7 @@ def check_config(config: Config, mu: float | None = None) -> Report:
     """
     if mu is not None and not 0 < mu < math.inf:
         raise FedcanonError(f"the PL constant μ must be a positive, finite number, not {mu:g}.")
-    draft_algorithm(config.algorithm)  # mistakes show before data are loaded
+    check_names(config)
     problem = build_problem(config)
     penalty = make_penalty(config.penalty, problem.layout)
     L = theory.smoothness(problem, generator(config.seed, Purpose.SMOOTHNESS))
@@ -86,25 +86,26 @@ def conditions_on(
     algorithm: Algorithm, L: float, rho: float, rounds: int, mu: float | None = None
 ) -> list[Condition]:
     """The conditions that concern this algorithm, at the step sizes of its first round."""
-    alpha = algorithm.prox_step(rounds)
+    reach = algorithm.prox_step(rounds)
     beta = at(getattr(algorithm, "beta", 0.0), 0)
-    K = getattr(algorithm, "local_steps", 1)
     found: list[Condition] = []
-    if alpha:
+    if reach:
         domain = 1 / rho if rho else math.inf
-        found += [
-            Condition("α < 1/ρ: a single-valued prox", "alpha", alpha, domain, True, True),
-            Condition("α ≤ 1/L: exact steps descend", "alpha", alpha, 1 / L),
-        ]
+        by_alpha = hasattr(algorithm, "alpha")
+        reason = f"{'α' if by_alpha else 'prox step'} < 1/ρ: a single-valued prox"
+        found.append(
+            Condition(reason, "alpha" if by_alpha else "prox step", reach, domain, True, True)
+        )
+        if by_alpha:
+            found.append(Condition("α ≤ 1/L: exact steps descend", "alpha", reach, 1 / L))
     if beta:
-        found += [
-            Condition("β ≤ 2/L: stable local steps", "beta", beta, 2 / L),
-            Condition("βKL ≤ 1: local models stay near", "beta", beta, 1 / (K * L)),
-        ]
+        limits = algorithm.beta_limits(L)
+        found += [Condition(reason, "beta", beta, limit) for reason, limit in limits.items()]
     if isinstance(algorithm, FedCanon | FedCanonII):
-        found += _theorem("Theorem 1", alpha, beta, K, L, rho, None)
+        K = algorithm.local_steps
+        found += _theorem("Theorem 1", reach, beta, K, L, rho, None)
         if mu is not None:
-            found += _theorem("Theorem 2", alpha, beta, K, L, rho, mu)
+            found += _theorem("Theorem 2", reach, beta, K, L, rho, mu)
     return found
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -122,6 +122,18 @@ def load_config(path: Path | None = None, settings: Sequence[str] = ()) -> Confi
         # A method or penalty that is named starts from its own defaults, not the default run's.
         if isinstance(given, dict) and not given.keys() & {"name", "layers"}:
             table[name] = {**default, **given}
+    return _validated(table)
+
+
+def changed(config: Config, settings: Mapping[str, Any]) -> Config:
+    """The configuration with other values for some dotted keys, such as ``algorithm.beta``."""
+    table = config.model_dump()
+    for key, value in settings.items():
+        _put(table, key, value)
+    return _validated(table)
+
+
+def _validated(table: Table) -> Config:
     try:
         return Config.model_validate(table)
     except ValidationError as error:
@@ -129,19 +141,27 @@ def load_config(path: Path | None = None, settings: Sequence[str] = ()) -> Confi
 
 
 def _apply(table: Table, setting: str) -> None:
-    """Set ``a.b.c=value`` inside nested tables; the value is TOML, or else a plain string."""
     key, equals, text = setting.partition("=")
     if not equals or not key:
         raise FedcanonError(f"--set takes key=value, such as algorithm.beta=0.1, not '{setting}'.")
+    _put(table, key, parse_value(text))
+
+
+def parse_value(text: str) -> Any:
+    """A value as TOML writes it, or else a plain string."""
     try:
-        value = tomllib.loads(f"value = {text}")["value"]
+        return tomllib.loads(f"value = {text}")["value"]
     except (ValueError, RecursionError):  # what tomllib raises
-        value = text
+        return text
+
+
+def _put(table: Table, key: str, value: Any) -> None:
+    """Set ``a.b.c`` inside nested tables."""
     *parents, last = key.split(".")
     for parent in parents:
         table = table.setdefault(parent, {})
         if not isinstance(table, dict):
-            raise FedcanonError(f"--set {setting}: '{parent}' is a value, not a table.")
+            raise FedcanonError(f"{key} cannot be set: '{parent}' is a value, not a table.")
     table[last] = value
 
 

@@ -1,0 +1,58 @@
+"""The application: what all commands share."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from fedcanon import __version__
+from fedcanon.errors import FedcanonError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+console = Console()
+
+ConfigFile = Annotated[
+    Path | None, typer.Argument(help="TOML file; the default run without one.", show_default=False)
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Change a setting: algorithm.beta=0.05.", metavar="KEY=VALUE"),
+]
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        console.print(f"fedcanon {__version__}", highlight=False)
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    show_version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """Composite federated learning: minimise f + h over clients that keep their data."""
+
+
+def main() -> None:
+    """Run the command line; a user's mistake ends with one message and exit code 2."""
+    # One thread gives the same bits on every machine and does not stall when cores are busy.
+    torch.set_num_threads(1)
+    try:
+        app()
+    except FedcanonError as error:
+        message = f"[bold red]error:[/] {escape(str(error))}"
+        Console(stderr=True).print(message, highlight=False, soft_wrap=True)
+        sys.exit(2)

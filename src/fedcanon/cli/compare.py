@@ -1,0 +1,101 @@
+"""``fedcanon compare``: several algorithms, one configuration, one table and one picture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from fedcanon.cli.app import Settings, app, console
+from fedcanon.cli.run import byte_count, problem_headline, train_with_progress
+from fedcanon.errors import FedcanonError
+from fedcanon.report.plots import Against, check_writable, plot_histories, save
+from fedcanon.runs import Result
+from fedcanon.runs.build import assemble, build_problem, check_names
+from fedcanon.runs.compare import variants
+from fedcanon.runs.config import load_config
+
+
+@app.command()
+def compare(
+    algorithms: Annotated[
+        list[str],
+        typer.Argument(
+            help="Names, with settings of their own: fedmid:server_prox=none.", show_default=False
+        ),
+    ],
+    config: Annotated[
+        Path | None, typer.Option(help="TOML file; the default run without one.")
+    ] = None,
+    set_: Settings = None,
+    plot: Annotated[Path | None, typer.Option(help="Write a picture of all runs.")] = None,
+    against: Annotated[
+        Against, typer.Option(help="What the picture's curves are drawn against.")
+    ] = (Against.rounds),
+) -> None:
+    """Train with several algorithms on the same data, start, batches and participants."""
+    runs = variants(load_config(config, set_ or []), algorithms)
+    if plot:
+        check_writable(plot)
+    first = next(iter(runs.values()))
+    with console.status("loading data and model …"):
+        for label, settings in runs.items():
+            with _blaming(label):
+                check_names(settings)
+        problem = build_problem(first)
+        for label, settings in runs.items():
+            with _blaming(label):
+                federation = assemble(settings, problem)
+                federation.penalty.check_step(federation.algorithm.prox_step(settings.rounds))
+    headline = problem_headline(first, federation)
+    console.print(f"[bold]{escape(headline)}[/]", highlight=False)
+    results: dict[str, Result] = {}
+    for label, settings in runs.items():
+        try:
+            results[label] = train_with_progress(settings, assemble(settings, problem), label)
+        except FedcanonError as error:  # a method that diverges must not cost the others
+            console.print(f"[red]{escape(label)}[/]: {escape(str(error))}", highlight=False)
+    if not results:
+        raise typer.Exit(1)
+    console.print(_table(results), highlight=False)
+    if plot:
+        histories = {label: result.history for label, result in results.items()}
+        save(plot_histories(histories, headline, against), plot)
+        console.print(f"picture written to {escape(str(plot))}", highlight=False)
+    if len(results) < len(runs):
+        raise typer.Exit(1)
+
+
+@contextmanager
+def _blaming(label: str) -> Iterator[None]:
+    """Name the run that a mistake belongs to."""
+    try:
+        yield
+    except FedcanonError as error:
+        raise FedcanonError(f"{label}: {error}") from None
+
+
+def _table(results: Mapping[str, Result]) -> Table:
+    table = Table(box=None, padding=(0, 1), header_style="dim")
+    table.add_column("", overflow="fold")
+    for column in ("f + h", "‖G‖", "accuracy", "zeros", "prox", "sent", "seconds"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for label, result in results.items():
+        last, cost = result.last, result.last.cost
+        accuracy = last.test.get("accuracy")
+        table.add_row(
+            escape(label),
+            f"{last.objective:.5g}",
+            "" if last.gradient_norm is None else f"{last.gradient_norm:.1e}",
+            "" if accuracy is None else f"{accuracy:.4f}",
+            f"{last.sparsity:.1%}",
+            f"{cost.server_prox + cost.client_prox:,}",
+            byte_count(cost.bytes_down + cost.bytes_up),
+            f"{cost.seconds:.1f}",
+        )
+    return table

@@ -1,0 +1,74 @@
+"""``fedcanon data``: a dataset and how a partition spreads it."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from fedcanon.cli.app import app, console
+from fedcanon.data import make_partition
+from fedcanon.engines.randomness import Purpose, generator
+from fedcanon.errors import FedcanonError
+from fedcanon.report.partition import (
+    client_table,
+    label_counts,
+    label_skew,
+    plot_partition,
+    size_skew,
+)
+from fedcanon.report.plots import check_writable, save
+from fedcanon.runs.config import load_config
+from fedcanon.runs.named import make_dataset
+
+
+@app.command()
+def data(
+    name: Annotated[str, typer.Argument(help="A dataset.", show_default=False)],
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="An option of the dataset.", metavar="KEY=VALUE"),
+    ] = None,
+    partition: Annotated[str, typer.Option(help="How it is spread.")] = "dirichlet:0.2",
+    clients: Annotated[int, typer.Option(min=1, help="Number of clients.")] = 10,
+    seed: Annotated[int, typer.Option(min=0, help="Seed, as in a configuration.")] = 0,
+    plot: Annotated[Path | None, typer.Option(help="Write a picture of the partition.")] = None,
+) -> None:
+    """Show a dataset, and how differently a partition fills the clients of a run."""
+    options = [f"data.{setting}" for setting in set_ or []]
+    for option in options:
+        if option.startswith(("data.name=", "data.partition=", "data.augment=")):
+            raise FedcanonError(f"{option} is no option of a dataset: use NAME and --partition.")
+    source = load_config(settings=[f"data.name={name}", *options]).data.source
+    rule = make_partition(partition)
+    if plot:
+        check_writable(plot)
+    with console.status("loading data …"):
+        dataset = make_dataset(source)
+        train = dataset.train
+        rng = generator(seed, Purpose.PARTITION)
+        parts = rule.parts(train.targets, clients, rng, train.users)
+        counts = label_counts(train.targets, parts, dataset.classes)
+    shape = "×".join(map(str, dataset.shape))
+    console.print(
+        f"[bold]{escape(dataset.name)}[/] · {len(train):,} training and "
+        f"{len(dataset.test):,} test samples · {dataset.classes} classes · inputs {shape}",
+        highlight=False,
+    )
+    if dataset.note:
+        console.print(f"[yellow]note[/] {escape(dataset.note)}", highlight=False)
+    headline = f"{dataset.name} · {clients:,} clients · {partition} · seed {seed}"
+    about = (inspect.getdoc(rule) or "").partition("\n")[0]
+    console.print(f"[bold]{escape(partition)}[/] · {about}\n", highlight=False)
+    console.print(client_table(counts), highlight=False)
+    console.print(
+        f"\nlabel skew {label_skew(counts):.3f} · mean total-variation distance from all labels\n"
+        f"size skew  {size_skew(counts):.3f} · standard deviation of the sizes over their mean",
+        highlight=False,
+    )
+    if plot:
+        save(plot_partition(counts, headline), plot)
+        console.print(f"picture written to {escape(str(plot))}", highlight=False)

@@ -1,0 +1,110 @@
+"""Table III of the paper, measured: prox computations and floats per round."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from fedcanon.algorithms import (
+    PGD,
+    ZA1,
+    Algorithm,
+    FastFedDA,
+    FedADMM,
+    FedCanon,
+    FedCanonII,
+    FedCanonPlus,
+    FedDA,
+    FedDR,
+    FedMiD,
+    ProxSkip,
+)
+from fedcanon.engines.randomness import Purpose, generator
+from fedcanon.runs.build import build_problem
+from fedcanon.runs.config import load_config
+from fedcanon.runs.federation import Federation
+from fedcanon.runs.named import make_penalty
+
+CLIENTS, SAMPLED, LOCAL_STEPS, ROUNDS = 10, 3, 5, 8
+
+
+@dataclass(frozen=True)
+class Method:
+    """A composite method, and its cost in a round t ≥ 1 by the formulas.
+
+    ``floats`` are those of one participant in both directions, in units of d. Methods that allow
+    sampling and whose cost depends on it run with 3 of 10 clients.
+    """
+
+    name: str
+    algorithm: Algorithm
+    prox_formula: str
+    prox: float
+    floats: float
+    participants: int = CLIENTS
+    in_paper: bool = True
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a method was seen to spend per round, in the units of its formulas."""
+
+    method: Method
+    prox: float
+    floats: float
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the counts are those of the formulas."""
+        return (self.prox, self.floats) == (self.method.prox, self.method.floats)
+
+
+def methods() -> list[Method]:
+    """Every composite method: first those of the paper's table, then the others."""
+    N, S, K = CLIENTS, SAMPLED, LOCAL_STEPS
+    beta, p = 0.02, 0.5
+    coins = [generator(0, Purpose.COINS, t).random() < p for t in range(1, ROUNDS)]
+    return [
+        Method("FedCanon", FedCanon(beta=beta, local_steps=K), "1", 1, 3),
+        Method("FedCanon II", FedCanonII(beta=beta, local_steps=K), "N", N, 2),
+        Method("FedMiD", FedMiD(beta=beta, local_steps=K), "|S|K + 1", S * K + 1, 2, S),
+        Method("FedDA", FedDA(beta=beta, local_steps=K), "|S|K + 1", S * K + 1, 2, S),
+        Method("Fast-FedDA", FastFedDA(beta=beta, local_steps=K), "NK + 1", N * K + 1, 4),
+        Method("ZA1", ZA1(beta=beta, local_steps=K), "N(K + 1) + 1", N * (K + 1) + 1, 2),
+        Method("FedCanon+", FedCanonPlus(beta=beta, local_steps=K), "1", 1, 2, in_paper=False),
+        Method("FedDR", FedDR(beta=beta, local_steps=K), "1", 1, 2, S, in_paper=False),
+        Method("FedADMM", FedADMM(beta=beta, local_steps=K), "1", 1, 2, S, in_paper=False),
+        Method(
+            "ProxSkip",
+            ProxSkip(beta=beta, probability=p),
+            f"p = {sum(coins)}/{len(coins)} coins",
+            sum(coins) / len(coins),
+            2,
+            in_paper=False,
+        ),
+        Method("PGD", PGD(beta), "1", 1, 2, in_paper=False),
+    ]
+
+
+def costs() -> Iterator[Cost]:
+    """Run every method on digits with ℓ1 and count what it spends after its first round."""
+    config = load_config(settings=["model.name=linear", f"clients.count={CLIENTS}"])
+    problem = build_problem(config)
+    penalty = make_penalty({"name": "l1", "kappa": 1e-4}, problem.layout)
+    for method in methods():
+        federation = Federation(problem, method.algorithm, penalty, method.participants, 32)
+        federation.step()
+        first = (_prox(federation), _floats(federation))
+        for _ in range(1, ROUNDS):
+            federation.step()
+        prox, floats = _prox(federation) - first[0], _floats(federation) - first[1]
+        messages = (ROUNDS - 1) * method.participants * len(problem.start)
+        yield Cost(method, prox / (ROUNDS - 1), floats / messages)
+
+
+def _prox(federation: Federation) -> int:
+    return federation.cost.server_prox + federation.cost.client_prox
+
+
+def _floats(federation: Federation) -> int:
+    return federation.cost.floats_down + federation.cost.floats_up

@@ -1,0 +1,44 @@
+"""Several algorithms on one configuration."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+
+from fedcanon.algorithms import ALGORITHMS
+from fedcanon.errors import FedcanonError
+from fedcanon.runs.config import Config, changed, parse_value, unknown_name
+
+
+def variants(config: Config, specs: Sequence[str]) -> dict[str, Config]:
+    """The configuration with each algorithm in turn, by its specification.
+
+    A specification is a name, or a name with settings of the algorithm and of ``compression``:
+    ``fedmid:beta=0.05,server_prox=none`` or ``fedcanon+:compression.name=top_k``. All else is the
+    same for all. Of the ``[algorithm]`` table every method takes what it knows (step sizes, local
+    steps); the ``[compression]`` table is for methods that allow it.
+    """
+    for spec in specs:
+        if specs.count(spec) > 1:
+            raise FedcanonError(f"'{spec}' is given twice: name what is to be compared once.")
+    return {spec: _variant(config, spec) for spec in specs}
+
+
+def _variant(config: Config, spec: str) -> Config:
+    name, _, options = spec.partition(":")
+    if name not in ALGORITHMS:
+        raise FedcanonError(unknown_name("algorithm", name, ALGORITHMS))
+    algorithm = ALGORITHMS[name]
+    known = inspect.signature(algorithm).parameters
+    shared = {key: value for key, value in config.algorithm.items() if key in known}
+    settings = {"algorithm": {"name": name, **shared}}
+    if not algorithm.compressible:
+        settings["compression"] = {"name": "none"}
+    for option in filter(None, options.split(",")):
+        key, equals, value = option.partition("=")
+        if not equals:
+            raise FedcanonError(f"'{spec}': write settings as {name}:key=value,key=value.")
+        if "." in key and not key.startswith("compression."):
+            raise FedcanonError(f"'{spec}': {key} must be the same for all: use --set {option}.")
+        settings[key if "." in key else f"algorithm.{key}"] = parse_value(value)
+    return changed(config, settings)
