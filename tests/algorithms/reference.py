@@ -1,15 +1,49 @@
 """Methods as plain loops that follow the published pseudocode, to compare with."""
 
-import torch
+from collections.abc import Callable, Sequence
 
-from fedcanon import Problem
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedcanon import Objective, Problem, Quadratic
 from fedcanon.penalties import Penalty
 
 
-def pgd(problem: Problem, penalty: Penalty, alpha: float, rounds: int) -> list[torch.Tensor]:
+def gd(problem: Problem, step: float, rounds: int) -> list[Tensor]:
+    z, path = problem.start, []
+    for _ in range(rounds):
+        z = z - step * problem.value_and_gradient(z)[1]
+        path.append(z)
+    return path
+
+
+def pgd(problem: Problem, penalty: Penalty, alpha: float, rounds: int) -> list[Tensor]:
     z, path = problem.start, []
     for _ in range(rounds):
         z = penalty.prox(z - alpha * problem.value_and_gradient(z)[1], alpha)
+        path.append(z)
+    return path
+
+
+def averaged_momentum(problem: Problem, step: float, fresh: float, rounds: int) -> list[Tensor]:
+    """Gradient descent along g ← fresh·∇f + (1 − fresh)·g."""
+    z, path = problem.start, []
+    g = torch.zeros_like(z)
+    for _ in range(rounds):
+        g = fresh * problem.value_and_gradient(z)[1] + (1 - fresh) * g
+        z = z - step * g
+        path.append(z)
+    return path
+
+
+def dual_averaging(problem: Problem, penalty: Penalty, step: float, rounds: int) -> list[Tensor]:
+    """y ← y − a ∇f(z), z = prox_{tah}(y), on one machine."""
+    y = z = problem.start
+    path = []
+    for t in range(1, rounds + 1):
+        y = y - step * problem.value_and_gradient(z)[1]
+        z = penalty.prox(y, t * step)
         path.append(z)
     return path
 
@@ -21,8 +55,8 @@ def fedcanon(
     beta: float,
     K: int,
     rounds: int,
-    controls: list[torch.Tensor] | None = None,
-) -> list[torch.Tensor]:
+    controls: list[Tensor] | None = None,
+) -> list[Tensor]:
     """Algorithm 1 of the paper, with control variables c_i on the clients."""
     z, path = problem.start, []
     c = controls or [torch.zeros_like(z) for _ in problem.clients]
@@ -40,9 +74,35 @@ def fedcanon(
     return path
 
 
+def sampled_fedcanon(
+    problem: Problem,
+    penalty: Penalty,
+    alpha: float,
+    beta: float,
+    K: int,
+    sets: Sequence[Sequence[int]],
+) -> list[Tensor]:
+    """The extension to any participants, by the rule of SCAFFOLD: c_i = e − e_i."""
+    z, path = problem.start, []
+    e = torch.zeros_like(z)
+    e_i = [torch.zeros_like(z) for _ in problem.clients]
+    for chosen in sets:
+        deltas = []
+        for i in chosen:
+            x = z.clone()
+            for _ in range(K):
+                x = x - beta * (problem.clients[i].full_gradient(x) + e - e_i[i])
+            deltas.append((z - x) / (beta * K))
+            e_i[i] = e_i[i] - e + deltas[-1]
+        z = penalty.prox(z - alpha * sum(deltas) / len(deltas), alpha)
+        e = e + sum(delta - e for delta in deltas) / len(problem.clients)
+        path.append(z)
+    return path
+
+
 def scaffold(
     problem: Problem, beta: float, K: int, server_step: float, rounds: int
-) -> list[torch.Tensor]:
+) -> list[Tensor]:
     """SCAFFOLD, option II, all clients."""
     z, path = problem.start, []
     e = torch.zeros_like(z)
@@ -60,4 +120,76 @@ def scaffold(
         z = z + server_step * sum(moves) / len(moves)
         e = e + sum(changes) / len(changes)
         path.append(z)
+    return path
+
+
+def proxskip(
+    gradient: Callable[[Tensor], Tensor],
+    start: Tensor,
+    prox: Callable[[Tensor, float], Tensor],
+    step: float,
+    p: float,
+    coins: Sequence[bool],
+) -> list[Tensor]:
+    """ProxSkip on one machine, with these coins."""
+    x, u, path = start, torch.zeros_like(start), []
+    for coin in coins:
+        half = x - step * (gradient(x) - u)
+        x = prox(half - step / p * u, step / p) if coin else half
+        u = u + p / step * (x - half)
+        path.append(x)
+    return path
+
+
+def exact_diffusion(problem: Problem, W: Tensor, step: float, rounds: int) -> list[Tensor]:
+    """Exact diffusion (D²) with the mixing (I + W)/2; each point of the path is N×d."""
+    x = torch.stack([problem.start] * len(problem.clients))
+    mixing = (torch.eye(len(x), dtype=x.dtype) + W) / 2
+    psi, path = x, []
+    for _ in range(rounds):
+        gradients = [f.full_gradient(row) for f, row in zip(problem.clients, x, strict=True)]
+        new_psi = x - step * torch.stack(gradients)
+        x, psi = mixing @ (new_psi + x - psi), new_psi
+        path.append(x)
+    return path
+
+
+def resolvent(f: Objective, y: Tensor, eta: float) -> Tensor:
+    """prox_{ηf}(y): a linear system for a quadratic, Newton's method for a logistic loss."""
+    identity = torch.eye(len(y), dtype=y.dtype)
+    if isinstance(f, Quadratic):
+        A = f.A if f.A.ndim == 2 else torch.diag(f.A)
+        return torch.linalg.solve(identity + eta * A, y + eta * A @ f.b)
+    x = y
+    for _ in range(20):
+        sigma = 1 / (1 + np.exp(-f._x @ x.numpy()))
+        weights = sigma * (1 - sigma) / len(sigma)
+        hessian = torch.from_numpy(f._x.T @ (weights[:, None] * f._x))
+        residual = x - y + eta * f.full_gradient(x)
+        x = x - torch.linalg.solve(identity + eta * hessian, residual)
+    return x
+
+
+def douglas_rachford(
+    f: Objective, penalty: Penalty, start: Tensor, eta: float, relaxation: float, rounds: int
+) -> list[Tensor]:
+    """Relaxed Douglas–Rachford splitting of f + h; the path is of the points prox_{ηh}."""
+    y, path = start, []
+    for _ in range(rounds):
+        x = resolvent(f, y, eta)
+        z = penalty.prox(2 * x - y, eta)
+        y = y + relaxation * (z - x)
+        path.append(z)
+    return path
+
+
+def fedsplit(problem: Problem, eta: float, rounds: int) -> list[Tensor]:
+    """FedSplit (Pathak, Wainwright 2020): Peaceman–Rachford splitting of Σ f_i, without h."""
+    x, path = problem.start, []
+    z = [x for _ in problem.clients]
+    for _ in range(rounds):
+        halves = [resolvent(f, 2 * x - z[i], eta) for i, f in enumerate(problem.clients)]
+        z = [z[i] + 2 * (half - x) for i, half in enumerate(halves)]
+        x = sum(z) / len(z)
+        path.append(x)
     return path

@@ -51,8 +51,8 @@ def require_local_steps(local_steps: int) -> None:
 
 
 def require_step(what: str, step: Step) -> None:
-    """Refuse a step size that is not a positive, finite number."""
-    if not isinstance(step, Schedule) and not (step > 0 and math.isfinite(step)):
+    """Refuse a step size that is not a positive number within the range of single precision."""
+    if not isinstance(step, Schedule) and not 0 < step < 3e38:
         raise FedcanonError(f"{what} must be a positive, finite number, not {step:g}.")
 
 
