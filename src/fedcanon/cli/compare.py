@@ -12,13 +12,15 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedcanon.cli.app import Settings, app, console
-from fedcanon.cli.run import byte_count, problem_headline, train_with_progress
+from fedcanon.cli.progress import progress_bar
+from fedcanon.cli.wording import byte_count, problem_headline
 from fedcanon.errors import FedcanonError
 from fedcanon.report.plots import Against, check_writable, plot_histories, save
 from fedcanon.runs import Result
 from fedcanon.runs.build import assemble, build_problem, check_names
 from fedcanon.runs.compare import variants
 from fedcanon.runs.config import load_config
+from fedcanon.runs.training import fit_as
 
 
 @app.command()
@@ -57,14 +59,15 @@ def compare(
     results: dict[str, Result] = {}
     for label, settings in runs.items():
         try:
-            results[label] = train_with_progress(settings, assemble(settings, problem), label)
+            with progress_bar(label) as bar:
+                results[label] = fit_as(settings, assemble(settings, problem), observers=[bar])
         except FedcanonError as error:  # a method that diverges must not cost the others
             console.print(f"[red]{escape(label)}[/]: {escape(str(error))}", highlight=False)
     if not results:
         raise typer.Exit(1)
     console.print(_table(results), highlight=False)
     if plot:
-        histories = {label: result.history for label, result in results.items()}
+        histories = {label: result.records for label, result in results.items()}
         save(plot_histories(histories, headline, against), plot)
         console.print(f"picture written to {escape(str(plot))}", highlight=False)
     if len(results) < len(runs):

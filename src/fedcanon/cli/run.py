@@ -1,134 +1,67 @@
-"""``fedcanon run``: train as a configuration says."""
+"""``fedcanon run`` and ``fedcanon resume``: train as a configuration says."""
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
 from fedcanon.cli.app import ConfigFile, Settings, app, console
-from fedcanon.compression import Identity
-from fedcanon.penalties import PerLayer
+from fedcanon.cli.progress import progress_bar
+from fedcanon.cli.wording import headline, summary
 from fedcanon.report.plots import check_writable, plot_histories, save
-from fedcanon.runs import Federation, Record, Result, train
+from fedcanon.runs import Result
 from fedcanon.runs.build import build
 from fedcanon.runs.config import Config, load_config
+from fedcanon.runs.folder import RunFolder, new_path
+from fedcanon.runs.training import resume as resume_run
+from fedcanon.runs.training import train_in
+
+Plot = Annotated[Path | None, typer.Option(help="Write a picture of the run.")]
 
 
 @app.command()
 def run(
     config: ConfigFile = None,
     set_: Settings = None,
-    plot: Annotated[Path | None, typer.Option(help="Write a picture of the run.")] = None,
+    plot: Plot = None,
+    folder: Annotated[
+        Path | None, typer.Option(help="Where the run is kept; a new folder in runs/ by default.")
+    ] = None,
 ) -> None:
-    """Train a model as a configuration says, and print how it went."""
+    """Train a model as a configuration says, keep the run, and print how it went."""
     settings = load_config(config, set_ or [])
     if plot:
         check_writable(plot)
     with console.status("loading data and model …"):
         federation = build(settings)
-    lines = [_described(federation.algorithm), problem_headline(settings, federation)]
-    if not isinstance(federation.compressor, Identity):
-        lines.insert(1, f"uploads through {_described(federation.compressor)}")
-    headline = "\n".join(lines)
-    console.print(f"[bold]{escape(headline)}[/]", highlight=False)
-    result = train_with_progress(settings, federation)
-    console.print(_summary(result, federation))
+    title = headline(settings, federation)
+    console.print(f"[bold]{escape(title)}[/]", highlight=False)
+    with progress_bar() as bar:
+        result = train_in(folder or new_path(settings), settings, federation, [bar])
+    _show(result, settings, title, plot)
+
+
+@app.command()
+def resume(
+    name: Annotated[str, typer.Argument(metavar="RUN", help="A run's folder or name.")],
+    rounds: Annotated[int | None, typer.Option(min=1, help="Go on up to this round.")] = None,
+    plot: Plot = None,
+) -> None:
+    """Go on with a run that was interrupted, to the same bits as if it had not been."""
     if plot:
-        save(plot_histories({"": result.history}, headline), plot)
+        check_writable(plot)
+    settings = RunFolder.find(name).config
+    with progress_bar() as bar:
+        result = resume_run(name, rounds=rounds, observers=[bar])
+    _show(result, settings, result.title, plot)
+
+
+def _show(result: Result, config: Config, title: str, plot: Path | None) -> None:
+    console.print(summary(list(result.records), result.stopped, config))
+    console.print(f"run kept in {escape(str(result.folder))}", highlight=False, soft_wrap=True)
+    if plot:
+        save(plot_histories({"": result.records}, title), plot)
         console.print(f"picture written to {escape(str(plot))}", highlight=False)
-
-
-def problem_headline(config: Config, federation: Federation) -> str:
-    """Penalty and problem, a line each."""
-    clients = f"{config.clients.count} clients"
-    if federation.participants != config.clients.count:
-        clients = f"{federation.participants} of {clients} per round"
-    penalty = federation.penalty
-    terms = [term for _, term in penalty.placed] if isinstance(penalty, PerLayer) else [penalty]
-    return (
-        f"{', '.join(dict.fromkeys(map(_described, terms)))}\n"
-        f"{federation.problem.about} · {clients} · {config.data.partition} · "
-        f"{config.model.name} with {len(federation.model):,} parameters"
-    )
-
-
-def _described(entry: Any) -> str:
-    """Name and parameters, without those left unset."""
-    settings = {f.name: getattr(entry, f.name) for f in dataclasses.fields(entry)}
-    shown = ", ".join(
-        f"{name} = {f'{len(value)} values' if isinstance(value, tuple) else value}"
-        for name, value in settings.items()
-        if value is not None
-    )
-    return f"{type(entry).__name__}: {shown}" if shown else type(entry).__name__
-
-
-def train_with_progress(config: Config, federation: Federation, label: str = "") -> Result:
-    """Train as the configuration says, behind a progress bar."""
-    columns = (
-        TextColumn(f"{label} round" if label else "round"),
-        MofNCompleteColumn(),
-        BarColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[measures]}"),
-    )
-    shown = console.is_terminal
-    with Progress(*columns, console=console, transient=True, disable=not shown) as progress:
-        task = progress.add_task("training", total=config.rounds, measures="")
-        return train(
-            federation,
-            config.rounds,
-            evaluate_every=config.evaluate.every,
-            gradient=config.evaluate.gradient,
-            gradient_step=config.evaluate.step,
-            gradient_tolerance=config.stop.gradient,
-            objective_tolerance=config.stop.objective,
-            on_round=lambda t: progress.update(task, completed=t),
-            on_record=lambda record: progress.update(task, measures=_live(record)),
-        )
-
-
-def _live(record: Record) -> str:
-    accuracy = record.test.get("accuracy")
-    shown = "" if accuracy is None else f" · accuracy {accuracy:.3f}"
-    return f"loss {record.loss:.4f}{shown} · zeros {record.sparsity:.1%}"
-
-
-def _summary(result: Result, federation: Federation) -> Table:
-    last, cost = result.last, result.last.cost
-    rows = {
-        "rounds": f"{last.round} ({result.stopped})",
-        "loss f": f"{last.loss:.6g}",
-        "objective f + h": f"{last.objective:.6g}",
-        "stationarity ‖G‖": "" if last.gradient_norm is None else f"{last.gradient_norm:.3g}",
-        **{f"test {k.removeprefix('test_')}": f"{v:.4f}" for k, v in last.test.items()},
-        "exact zeros": f"{last.zeros:,} ({last.sparsity:.1%} of the penalised weights)",
-        "prox calls": f"{cost.server_prox:,} server, {cost.client_prox:,} clients",
-        "floats": f"{cost.floats_down:,} down, {cost.floats_up:,} up",
-        "bytes": f"{byte_count(cost.bytes_down)} down, {byte_count(cost.bytes_up)} up",
-        "seconds": f"{cost.seconds:.1f} training, "
-        f"{sum(record.evaluation_seconds for record in result.history):.1f} measuring",
-    }
-    table = Table(show_header=False, box=None, padding=(0, 2))
-    for name, shown in rows.items():
-        if shown:
-            table.add_row(f"[dim]{name}[/]", shown)
-    if federation.algorithm.solves == "f":
-        name = type(federation.algorithm).__name__
-        table.add_row("[yellow]note[/]", f"{name} minimises f alone; the penalty is only measured")
-    return table
-
-
-def byte_count(count: float) -> str:
-    """A number of bytes, readable."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.3g} TB"

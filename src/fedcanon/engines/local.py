@@ -34,7 +34,7 @@ class Collected:
 class Evaluation:
     """What the clients and the test data say of a model."""
 
-    loss: float
+    losses: list[float]
     gradient: Tensor | None
     test: dict[str, float]
 
@@ -115,13 +115,33 @@ class LocalEngine:
             )
         return {**upload, _BUFFERS: objective.buffers.clone()}, state
 
+    @property
+    def model_buffers(self) -> Tensor:
+        """The normalisation statistics of the model, averaged over nodes where each has its own."""
+        return self.buffers.mean(0) if self.buffers.ndim == 2 else self.buffers
+
     def evaluate(self, z: Tensor, *, gradient: bool) -> Evaluation:
-        """f(z), its gradient if asked for, and the test measures of the model ``z``."""
-        nodes = self.buffers.ndim == 2  # a method with links has statistics for each node
-        self.problem.buffers.copy_(self.buffers.mean(0) if nodes else self.buffers)
+        """f_i(z), ∇f(z) if asked for, and the test measures of the model ``z``."""
+        self.problem.buffers.copy_(self.model_buffers)
         if gradient:
-            return Evaluation(*self.problem.value_and_gradient(z), self.problem.test(z))
-        return Evaluation(self.problem.value(z), None, self.problem.test(z))
+            return Evaluation(*self.problem.losses_and_gradient(z), self.problem.test(z))
+        return Evaluation(self.problem.losses(z), None, self.problem.test(z))
+
+    def state(self) -> State:
+        """All that the engine must remember between rounds."""
+        return {
+            "clients": {str(client): state for client, state in self.clients.items()},
+            "buffers": self.buffers,
+            "last_sent": self._last_sent,
+            "last_participants": sorted(self._last_participants),
+        }
+
+    def load(self, state: State) -> None:
+        """Go on from a state."""
+        self.clients = {int(client): own for client, own in state["clients"].items()}
+        self.buffers = state["buffers"]
+        self._last_sent = state["last_sent"]
+        self._last_participants = frozenset(state["last_participants"])
 
 
 _BUFFERS = "buffers"

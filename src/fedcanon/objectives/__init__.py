@@ -4,7 +4,15 @@ from fedcanon.objectives.base import Objective
 from fedcanon.objectives.flat import FlatModule
 from fedcanon.objectives.logistic import Logistic
 from fedcanon.objectives.module import ModuleObjective
-from fedcanon.objectives.problem import Problem
+from fedcanon.objectives.problem import DataSummary, Problem
 from fedcanon.objectives.quadratic import Quadratic
 
-__all__ = ["FlatModule", "Logistic", "ModuleObjective", "Objective", "Problem", "Quadratic"]
+__all__ = [
+    "DataSummary",
+    "FlatModule",
+    "Logistic",
+    "ModuleObjective",
+    "Objective",
+    "Problem",
+    "Quadratic",
+]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from fedcanon.errors import FedcanonError
 from fedcanon.layout import Layout
 
 
@@ -42,6 +43,10 @@ class Objective(ABC):
     def workspace(self, start: Tensor) -> Tensor:
         """A writable copy of ``start`` at which ``gradient`` is cheapest; one at a time."""
         return start.clone()
+
+    def module(self, x: Tensor, buffers: Tensor) -> nn.Module:
+        """A module of its own with these parameters and normalisation statistics."""
+        raise FedcanonError(f"{type(self).__name__} is no network: there is no module of it.")
 
     @property
     def buffers(self) -> Tensor:

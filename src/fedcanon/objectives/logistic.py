@@ -7,7 +7,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.special import expit
-from torch import Tensor
+from torch import Tensor, nn
 
 from fedcanon.errors import FedcanonError
 from fedcanon.layout import Layout
@@ -55,6 +55,12 @@ class Logistic(Objective):
         vector = x.numpy()
         scores: NDArray[np.floating] = features @ vector[: features.shape[1]]
         return scores + vector[-1] if self._intercept else scores
+
+    def module(self, x: Tensor, buffers: Tensor) -> nn.Module:
+        """``nn.Linear(d, 1)``, whose output is positive for the second class."""
+        module = nn.Linear(self._x.shape[1], 1, bias=self._intercept, dtype=x.dtype)
+        module.load_state_dict(self.layout.views(x))
+        return module.eval()
 
     def value(self, x: Tensor) -> float:
         return float(np.logaddexp(0, -self._y * self.scores(x)).mean())

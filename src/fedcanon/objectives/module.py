@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fedcanon.objectives.augment import Augmentation
 from fedcanon.objectives.base import Objective
@@ -44,6 +45,12 @@ class ModuleObjective(Objective):
     @property
     def buffers(self) -> Tensor:
         return self._flat.buffers
+
+    def module(self, x: Tensor, buffers: Tensor) -> nn.Module:
+        copied = copy.deepcopy(self._flat)
+        copied.load(x)
+        copied.buffers.copy_(buffers)
+        return copied.module.eval()
 
     def workspace(self, start: Tensor) -> Tensor:
         self._flat.load(start)

@@ -22,18 +22,31 @@ def no_test(x: Tensor) -> dict[str, float]:
 
 
 @dataclass(frozen=True)
+class DataSummary:
+    """What a reader of results wants to know of the data behind a problem.
+
+    ``label_counts`` has a row for each client and a column for each class.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    classes: int
+    label_counts: list[list[int]]
+
+
+@dataclass(frozen=True)
 class Problem:
     """f(x) = Σ_i p_i f_i(x) over ``clients``, started at the vector ``start``.
 
     ``weights`` are the p_i before normalisation; all equal by default. ``test`` maps a model to
-    measures on held-out data, such as ``{"accuracy": 0.93}``; ``about`` names the data.
+    measures on held-out data, such as ``{"accuracy": 0.93}``; ``data`` is a summary of the data.
     """
 
     clients: Sequence[Objective]
     start: Tensor
     weights: Sequence[float] = ()
     test: Test = field(default=no_test)
-    about: str = ""
+    data: DataSummary | None = None
     total_weight: float = field(init=False)
     start_buffers: Tensor = field(init=False)
 
@@ -64,17 +77,29 @@ class Problem:
         """The model's live normalisation statistics (shared by all clients of one process)."""
         return self.clients[0].buffers
 
+    def losses(self, x: Tensor) -> list[float]:
+        """f_i(x) of every client."""
+        return [client.value(x) for client in self.clients]
+
+    def losses_and_gradient(self, x: Tensor) -> tuple[list[float], Tensor]:
+        """f_i(x) of every client, and ∇f(x), exact."""
+        losses, gradient = list[float](), torch.zeros_like(x)
+        for weight, client in zip(self.weights, self.clients, strict=True):
+            loss, client_gradient = client.value_and_gradient(x)
+            losses.append(loss)
+            gradient.add_(client_gradient, alpha=weight / self.total_weight)
+        return losses, gradient
+
+    def mean(self, losses: Sequence[float]) -> float:
+        """Σ p_i losses_i, the weighted mean over the clients."""
+        total = self.total_weight
+        return sum(w / total * loss for w, loss in zip(self.weights, losses, strict=True))
+
     def value(self, x: Tensor) -> float:
         """f(x)."""
-        total = self.total_weight
-        return sum(w / total * c.value(x) for w, c in zip(self.weights, self.clients, strict=True))
+        return self.mean(self.losses(x))
 
     def value_and_gradient(self, x: Tensor) -> tuple[float, Tensor]:
         """f(x) and ∇f(x), exact."""
-        total = self.total_weight
-        value, gradient = 0.0, torch.zeros_like(x)
-        for weight, client in zip(self.weights, self.clients, strict=True):
-            client_value, client_gradient = client.value_and_gradient(x)
-            value += weight / total * client_value
-            gradient.add_(client_gradient, alpha=weight / total)
-        return value, gradient
+        losses, gradient = self.losses_and_gradient(x)
+        return self.mean(losses), gradient

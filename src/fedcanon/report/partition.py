@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 from rich.table import Table
-from torch import Tensor
 
-Counts = NDArray[np.int64]
+from fedcanon.data.partition.skew import Counts
 
 LISTED = 15
 """Clients that are listed one by one in a table; more are summarised by quantiles."""
@@ -20,30 +16,6 @@ COLUMNS = 400
 """Columns of a heat map; with more clients neighbours share one."""
 QUANTILES = {"smallest": 0.0, "10 %": 0.1, "median": 0.5, "90 %": 0.9, "largest": 1.0}
 BLUE = "#3b5bdb"
-
-
-def label_counts(labels: Tensor, parts: Sequence[Tensor], classes: int) -> Counts:
-    """How many samples of every class (columns) every client (rows) has."""
-    owners = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
-    held = labels.numpy()[np.concatenate([part.numpy() for part in parts])]
-    cells = np.bincount(owners * classes + held, minlength=len(parts) * classes)
-    return cells.reshape(len(parts), classes)
-
-
-def label_skew(counts: Counts) -> float:
-    """Mean total-variation distance of the clients' label distributions from the pooled one.
-
-    0 if all clients have the same labels in the same proportions; below 1 always.
-    """
-    shares = counts / counts.sum(1, keepdims=True)
-    pooled = counts.sum(0) / counts.sum()
-    return float(np.abs(shares - pooled).sum(1).mean() / 2)
-
-
-def size_skew(counts: Counts) -> float:
-    """Coefficient of variation of the clients' sizes: standard deviation over mean."""
-    sizes = counts.sum(1)
-    return float(sizes.std() / sizes.mean())
 
 
 def client_table(counts: Counts) -> Table:

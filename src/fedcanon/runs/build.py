@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import inspect
+from dataclasses import fields, replace
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from fedcanon import theory
-from fedcanon.algorithms import ALGORITHMS, Algorithm
+from fedcanon.algorithms import ALGORITHMS, Algorithm, Schedule
 from fedcanon.data import Dataset, make_partition
+from fedcanon.data.partition.skew import label_counts
 from fedcanon.engines.randomness import Purpose, generator, torch_seed
 from fedcanon.errors import FedcanonError
-from fedcanon.objectives import FlatModule, Logistic, ModuleObjective, Problem
+from fedcanon.objectives import DataSummary, FlatModule, Logistic, ModuleObjective, Problem
 from fedcanon.objectives.augment import augmentations
 from fedcanon.objectives.models import BinaryLogistic, Model, require_fit
+from fedcanon.penalties import PENALTIES
 from fedcanon.runs.config import Config, Table
 from fedcanon.runs.federation import Federation
 from fedcanon.runs.named import (
@@ -63,6 +66,23 @@ def assemble(config: Config, problem: Problem) -> Federation:
         None if config.batch_size == "full" else config.batch_size,
         config.seed,
         make_compressor(config.compression),
+    )
+
+
+def resolved(config: Config, federation: Federation) -> Config:
+    """The configuration with every parameter of the method and the penalty written out."""
+    algorithm = {
+        field.name: getattr(federation.algorithm, field.name)
+        for field in fields(federation.algorithm)  # type: ignore[arg-type]
+    }
+    numbers = {k: v for k, v in algorithm.items() if not (v is None or isinstance(v, Schedule))}
+    penalty = config.penalty
+    if penalty.get("name") in PENALTIES:
+        parameters = inspect.signature(PENALTIES[penalty["name"]]).parameters.values()
+        defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
+        penalty = {**{k: v for k, v in defaults.items() if v is not None}, **penalty}
+    return config.model_copy(
+        update={"algorithm": {**config.algorithm, **numbers}, "penalty": penalty}
     )
 
 
@@ -122,7 +142,7 @@ def _logistic_problem(
         return {"accuracy": float(np.mean(predicted == positive))}
 
     start = torch.zeros(clients[0].layout.size, dtype=getattr(torch, config.precision))
-    return Problem(clients, start, weights, test, _about(dataset))
+    return Problem(clients, start, weights, test, _summary(dataset, parts))
 
 
 def _module_problem(
@@ -157,11 +177,13 @@ def _module_problem(
         correct = (outputs.argmax(1) == test_targets).double().mean()
         return {"test_loss": float(loss(outputs, test_targets)), "accuracy": float(correct)}
 
-    return Problem(clients, flat.vector, weights, test, _about(dataset))
+    return Problem(clients, flat.vector, weights, test, _summary(dataset, parts))
 
 
-def _about(dataset: Dataset) -> str:
-    return f"{dataset.name} ({dataset.note})" if dataset.note else dataset.name
+def _summary(dataset: Dataset, parts: list[Tensor]) -> DataSummary:
+    name = f"{dataset.name} ({dataset.note})" if dataset.note else dataset.name
+    counts = label_counts(dataset.train.targets, parts, dataset.classes)
+    return DataSummary(name, dataset.shape, dataset.classes, counts.tolist())
 
 
 def _device(name: str) -> torch.device:

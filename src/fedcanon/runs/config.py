@@ -6,6 +6,7 @@ FedCanon+ with MCP.
 
 from __future__ import annotations
 
+import copy
 import difflib
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -87,6 +88,17 @@ class StopSection(Section):
     objective: NonNegativeFloat = 0.0
 
 
+class CheckpointSection(Section):
+    """When a run's state is kept: after so many ``rounds`` or so many ``seconds``, and at its end.
+
+    The last ``keep`` checkpoints stay.
+    """
+
+    rounds: PositiveInt | None = None
+    seconds: PositiveFloat = 60.0
+    keep: PositiveInt = 2
+
+
 class Config(Section):
     """Everything that determines a run."""
 
@@ -103,20 +115,54 @@ class Config(Section):
     compression: Table = Field(default_factory=lambda: {"name": "none"})
     evaluate: EvaluateSection = EvaluateSection()
     stop: StopSection = StopSection()
+    checkpoint: CheckpointSection = CheckpointSection()
 
 
 def load_config(path: Path | None = None, settings: Sequence[str] = ()) -> Config:
     """Read a TOML file (the default run without one) and apply ``key=value`` settings to it."""
-    table: Table = {}
-    if path is not None:
-        try:
-            table = tomllib.loads(path.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise FedcanonError(f"cannot read {path}: {error.strerror}.") from None
-        except (ValueError, RecursionError) as error:  # what tomllib and decoding raise
-            raise FedcanonError(f"{path} is not valid TOML: {error}.") from None
+    table = {} if path is None else _read(path)
     for setting in settings:
         _apply(table, setting)
+    return _completed(table)
+
+
+def make_config(
+    source: Config | str | Path | Mapping[str, Any] | None, settings: Mapping[str, Any]
+) -> Config:
+    """A configuration from Python: a source, changed by settings.
+
+    The settings of a table are added to it, unless they name another entry: ``algorithm={"beta":
+    0.05}`` changes one key, ``penalty={"name": "l1"}`` replaces the penalty. For a table with a
+    name, ``data="mnist"`` will do.
+    """
+    if isinstance(source, Config):
+        table = source.model_dump()
+    elif isinstance(source, Mapping):
+        table = copy.deepcopy(dict(source))
+    else:
+        table = {} if source is None else _read(Path(source))
+    for key, value in settings.items():
+        given = {"name": value} if isinstance(value, str) and key in _NAMED else value
+        before = table.get(key)
+        if isinstance(given, Mapping) and isinstance(before, dict) and "name" not in given:
+            given = {**before, **given}
+        table[key] = given
+    return _completed(table)
+
+
+_NAMED = ("data", "model", "penalty", "algorithm", "compression")
+
+
+def _read(path: Path) -> Table:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise FedcanonError(f"cannot read {path}: {error.strerror}.") from None
+    except (ValueError, RecursionError) as error:  # what tomllib and decoding raise
+        raise FedcanonError(f"{path} is not valid TOML: {error}.") from None
+
+
+def _completed(table: Table) -> Config:
     for name, default in (("algorithm", DEFAULT_ALGORITHM), ("penalty", DEFAULT_PENALTY)):
         given = table.get(name, {})
         # A method or penalty that is named starts from its own defaults, not the default run's.

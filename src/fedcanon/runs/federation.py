@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from torch import Tensor
 
@@ -82,6 +82,22 @@ class Federation:
     def model(self) -> Tensor:
         """The model after the rounds done so far."""
         return self.algorithm.model(self.server)
+
+    def state(self) -> State:
+        """All that the next rounds depend on, and what the run has cost."""
+        return {
+            "rounds_done": self.rounds_done,
+            "server": self.server,
+            "engine": self.engine.state(),
+            "cost": asdict(self.cost),
+        }
+
+    def load(self, state: State) -> None:
+        """Go on from a state of a federation with the same settings, to the same bits."""
+        self.rounds_done = state["rounds_done"]
+        self.server = state["server"]
+        self.engine.load(state["engine"])
+        self.cost = Cost(**state["cost"])
 
     def draw_participants(self) -> list[int]:
         """The clients of the next round, in increasing order."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
@@ -13,8 +14,14 @@ from fedcanon.engines import Collected, LocalEngine
 from fedcanon.objectives import Problem
 from fedcanon.penalties import Penalty
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 SMALL = 200_000_000
 """Samples times parameters up to which the full gradient is measured without being asked for."""
+
+SHOWN_CLIENTS = 200
+"""Clients up to which the loss of each is recorded."""
 
 
 @dataclass
@@ -43,8 +50,8 @@ class Record:
     ``loss`` is f(z), ``objective`` φ(z) = f(z) + h(z), ``gradient_norm`` ‖G^a(z)‖ with
     G^a(z) = (z − prox_{ah}(z − a∇f(z)))/a (None where it was not asked for), ``zeros`` the number
     of exact zeros among the penalised weights and ``sparsity`` their fraction; ``test`` holds the
-    measures on test data, ``diagnostics`` the method's own numbers. ``seconds`` of training exclude
-    ``evaluation_seconds``, this one's.
+    measures on test data, ``diagnostics`` the method's own numbers, ``client_losses`` the f_i(z) of
+    up to 200 clients. ``seconds`` of training exclude ``evaluation_seconds``, this one's.
     """
 
     round: int
@@ -55,13 +62,29 @@ class Record:
     sparsity: float
     test: dict[str, float]
     diagnostics: dict[str, float]
+    client_losses: list[float]
     cost: Cost
     evaluation_seconds: float
 
+    @classmethod
+    def of(cls, row: dict[str, Any]) -> Record:
+        """The record that ``asdict`` made a dictionary of."""
+        return cls(**{**row, "cost": Cost(**row["cost"])})
+
     def flat(self) -> dict[str, Any]:
-        """One row of a table."""
+        """One row of a table; of the clients' losses only the largest."""
         row = asdict(self)
-        return {**row, **row.pop("test"), **row.pop("diagnostics"), **row.pop("cost")}
+        losses = row.pop("client_losses")
+        worst = {"worst_client_loss": max(losses)} if losses else {}
+        tables = [row.pop(name) for name in ("test", "diagnostics", "cost")]
+        return row | worst | tables[0] | tables[1] | tables[2]
+
+
+def frame(records: Sequence[Record]) -> pd.DataFrame:
+    """Records as a table, a row each."""
+    import pandas as pd  # takes half a second, which most commands do not need
+
+    return pd.DataFrame([record.flat() for record in records])
 
 
 def is_small(problem: Problem) -> bool:
@@ -95,15 +118,17 @@ def measure(
     if found.gradient is not None and step is not None:
         gradient_norm = stationarity(penalty, z, found.gradient, step)
     zeros, penalised = penalty.zeros(z)
+    loss = engine.problem.mean(found.losses)
     return Record(
         round=t,
-        loss=found.loss,
-        objective=found.loss + penalty.value(z),
+        loss=loss,
+        objective=loss + penalty.value(z),
         gradient_norm=gradient_norm,
         zeros=zeros,
         sparsity=zeros / max(1, penalised),
         test=found.test,
         diagnostics=engine.algorithm.diagnostics(server),
+        client_losses=found.losses if len(found.losses) <= SHOWN_CLIENTS else [],
         cost=replace(cost),
         evaluation_seconds=time.perf_counter() - started,
     )

@@ -13,7 +13,7 @@ from fedcanon.compression import COMPRESSORS, Compressor
 from fedcanon.data import DATASETS, Dataset
 from fedcanon.errors import FedcanonError
 from fedcanon.layout import Layout
-from fedcanon.objectives.models import MODELS, BinaryLogistic, Imported, Model
+from fedcanon.objectives.models import MODELS, Imported, Model
 from fedcanon.penalties import PENALTIES, Penalty, PerLayer, Sum, on_weights
 from fedcanon.runs.config import Table, unknown_key, unknown_name
 
@@ -83,12 +83,11 @@ def _tables(key: str, value: Any) -> list[Table]:
     return value
 
 
-def make_model(table: Table) -> Model | BinaryLogistic:
+def make_model(table: Table) -> Model:
     """The model of a ``[model]`` table: one of ours, or your own as package.module:factory."""
     if ":" in table["name"]:
         return Imported(table["name"], {k: v for k, v in table.items() if k != "name"})
-    registry: Mapping[str, Callable[..., Model | BinaryLogistic]] = MODELS
-    return _make("model", registry, table)
+    return _make("model", MODELS, table)
 
 
 def make_dataset(table: Table) -> Dataset:

@@ -6,7 +6,7 @@ from fedcanon.objectives.models.resnet import ResNet18, ResNet34, ResNet50, ResN
 from fedcanon.objectives.models.small import CNN, MLP, BinaryLogistic, Linear
 from fedcanon.objectives.models.trial import require_fit
 
-MODELS: dict[str, type[Model | BinaryLogistic]] = {
+MODELS: dict[str, type[Model]] = {
     "logistic": BinaryLogistic,
     "linear": Linear,
     "mlp": MLP,

@@ -12,8 +12,11 @@ from fedcanon.objectives.models.base import Model, Shape, require_images
 
 
 @dataclass(frozen=True)
-class BinaryLogistic:
-    """Binary logistic regression, its gradient in closed form: no network."""
+class BinaryLogistic(Model):
+    """Binary logistic regression, trained by a gradient in closed form."""
+
+    def build(self, shape: Shape, classes: int) -> nn.Module:
+        return nn.Linear(prod(shape), 1)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,47 @@
+"""The progress bar of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from fedcanon.cli.app import console
+from fedcanon.runs import Federation, Record
+from fedcanon.runs.observers import Observer
+
+
+class ProgressBar(Observer):
+    """Rounds done, time left and the last measures."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+
+    def begin(self, federation: Federation, rounds: int) -> None:
+        done = federation.rounds_done
+        self._task = self._progress.add_task("", total=rounds, completed=done, measures="")
+
+    def record(self, record: Record) -> None:
+        accuracy = record.test.get("accuracy")
+        shown = "" if accuracy is None else f" · accuracy {accuracy:.3f}"
+        measures = f"loss {record.loss:.4f}{shown} · zeros {record.sparsity:.1%}"
+        self._progress.update(self._task, measures=measures)
+
+    def round(self, t: int) -> None:
+        self._progress.update(self._task, completed=t)
+
+
+@contextmanager
+def progress_bar(label: str = "") -> Iterator[ProgressBar]:
+    """A bar while a run goes on; nothing where the output is no terminal."""
+    columns = (
+        TextColumn(f"{label} round" if label else "round"),
+        MofNCompleteColumn(),
+        BarColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[measures]}"),
+    )
+    hidden = not console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
+        yield ProgressBar(progress)

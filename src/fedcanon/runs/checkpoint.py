@@ -1,0 +1,118 @@
+"""Checkpoints: everything that a run needs to go on with the same bits, in one durable file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors import safe_open as open_safetensors
+from safetensors.numpy import save_file
+from torch import Tensor
+
+from fedcanon.errors import FedcanonError
+
+Tree = dict[str, Any]
+"""Nested dictionaries of tensors, numbers, strings and lists of these; keys without "/"."""
+
+
+class Checkpoints:
+    """The last ``keep`` checkpoints of a run, in a folder.
+
+    A checkpoint is written beside its place, made durable and only then renamed, so that it is
+    there whole or not at all. Its name holds the round and a digest of its content: a file that
+    was damaged later is seen and passed over.
+    """
+
+    def __init__(self, folder: Path, keep: int = 2) -> None:
+        self._folder, self._keep = folder, keep
+
+    def save(self, t: int, state: Tree) -> None:
+        """Keep the state after ``t`` rounds, and drop the oldest."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        temporary = self._folder / f"unfinished-{os.getpid()}.tmp"
+        try:
+            write_tree(temporary, state)
+            make_durable(temporary)
+            temporary.rename(self._folder / f"round-{t:09}-{_digest(temporary)}.safetensors")
+        finally:
+            temporary.unlink(missing_ok=True)
+        make_durable(self._folder)
+        for old in self._newest_first()[self._keep :]:
+            old.unlink()
+        for left in self._folder.glob("unfinished-*.tmp"):  # by a process that was killed
+            left.unlink(missing_ok=True)
+
+    def load(self, device: torch.device) -> Tree | None:
+        """The newest state that is whole; None where there is none."""
+        for path in self._newest_first():
+            if path.stem.endswith(f"-{_digest(path)}"):
+                return read_tree(path, device)
+        return None
+
+    def _newest_first(self) -> list[Path]:
+        return sorted(self._folder.glob("round-*-*.safetensors"), reverse=True)
+
+
+def make_durable(path: Path) -> None:
+    """Have the system write a file or the entries of a folder to disk now."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=8)).hexdigest()
+
+
+def write_tree(path: Path, state: Tree) -> None:
+    """Write nested tensors and numbers as one safetensors file.
+
+    A tensor that occurs several times is stored once. Numbers and the structure are JSON in the
+    file's metadata.
+    """
+    arrays: dict[str, np.ndarray] = {}
+    seen: dict[tuple[int, tuple[int, ...], tuple[int, ...], torch.dtype], str] = {}
+
+    def described(node: Any, place: str) -> Any:
+        if isinstance(node, Tensor):
+            memory = node.data_ptr() if node.numel() else id(node)
+            key = (memory, tuple(node.shape), node.stride(), node.dtype)
+            if key not in seen:
+                seen[key] = place
+                arrays[place] = node.detach().cpu().contiguous().numpy()
+            return {"tensor": seen[key]}
+        if isinstance(node, dict):
+            return {"table": {str(k): described(v, f"{place}/{k}") for k, v in node.items()}}
+        return {"value": node}
+
+    structure = described(state, "")
+    save_file(arrays, path, metadata={"state": json.dumps(structure)})
+
+
+def read_tree(path: Path, device: torch.device) -> Tree:
+    """What ``write_tree`` wrote, on a device; keys come back as strings."""
+    try:
+        with open_safetensors(path, framework="pt", device=str(device)) as file:
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            structure = json.loads(file.metadata()["state"])
+    except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
+        raise FedcanonError(f"{path} is not a checkpoint of fedcanon: {error}.") from None
+
+    def restored(node: Any) -> Any:
+        if "tensor" in node:
+            return arrays[node["tensor"]]
+        if "table" in node:
+            return {key: restored(value) for key, value in node["table"].items()}
+        return node["value"]
+
+    state: Tree = restored(structure)
+    return state

@@ -1,0 +1,100 @@
+"""The training loop: rounds, measures, and when to stop."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+
+from fedcanon.errors import FedcanonError
+from fedcanon.penalties import Penalty
+from fedcanon.runs.federation import Federation
+from fedcanon.runs.measures import Record, is_small, measure, stationarity_step
+from fedcanon.runs.observers import Observer
+from fedcanon.runs.result import Result
+
+
+def fit(
+    federation: Federation,
+    rounds: int,
+    *,
+    evaluate_every: int = 1,
+    gradient: bool | None = None,
+    gradient_step: float | None = None,
+    gradient_tolerance: float = 0.0,
+    objective_tolerance: float = 0.0,
+    records: Sequence[Record] = (),
+    observers: Sequence[Observer] = (),
+) -> Result:
+    """Run a federation for ``rounds`` rounds, or until a tolerance is met.
+
+    Measures are taken before the first round, after every ``evaluate_every`` rounds and at the end.
+    They include ‖G^a‖ if ``gradient`` is set, or unset and the problem is small, or if there is a
+    tolerance on it, with a = ``gradient_step``. The run also stops once ‖G^a‖ is at most
+    ``gradient_tolerance``, or once φ changes by at most ``objective_tolerance`` (relatively) from
+    one measurement to the next; a tolerance of 0 never stops it.
+
+    ``records`` are the measures of rounds done before, where a run goes on.
+    """
+    if rounds < 1 or evaluate_every < 1:
+        raise FedcanonError("the number of rounds and evaluate.every must be at least 1.")
+    penalty = federation.penalty
+    penalty.check_step(federation.algorithm.prox_step(rounds))
+    if gradient is None:
+        gradient = is_small(federation.problem)
+    step = None
+    if gradient or gradient_tolerance > 0:
+        step = gradient_step or stationarity_step(penalty)
+        _check_measure(penalty, step)
+    history = list(records)
+
+    def take_record() -> None:
+        t = federation.rounds_done
+        record = measure(federation.engine, federation.server, t=t, cost=federation.cost, step=step)
+        if not math.isfinite(record.loss):
+            raise FedcanonError(
+                f"the loss is {record.loss} after round {t}: the run diverged. "
+                "Use smaller steps (beta, alpha), or check the data for missing values."
+            )
+        history.append(record)
+        for observer in observers:
+            observer.record(record)
+
+    def reason_to_stop() -> str | None:
+        if len(history) < 2:
+            return None
+        before, last = history[-2:]
+        reached = last.gradient_norm
+        if gradient_tolerance and reached is not None and reached <= gradient_tolerance:
+            return f"‖G‖ ≤ {gradient_tolerance:g}"
+        change = abs(last.objective - before.objective)
+        known = math.isfinite(before.objective)  # a start outside a constraint has φ = ∞
+        if objective_tolerance and known and change <= objective_tolerance * abs(before.objective):
+            return f"relative change of φ ≤ {objective_tolerance:g}"
+        return None
+
+    for observer in observers:
+        observer.begin(federation, rounds)
+    if not history:
+        take_record()
+    stopped = reason_to_stop()
+    while stopped is None and federation.rounds_done < rounds:
+        federation.step()
+        if federation.rounds_done % evaluate_every == 0 or federation.rounds_done == rounds:
+            take_record()
+            stopped = reason_to_stop()
+        for observer in observers:
+            observer.round(federation.rounds_done)
+    stopped = stopped or "all rounds done"
+    for observer in observers:
+        observer.end(stopped)
+    vector, buffers = federation.model, federation.engine.model_buffers
+    make_model = partial(federation.problem.clients[0].module, vector, buffers)
+    return Result(vector, buffers, history, stopped, make_model)
+
+
+def _check_measure(penalty: Penalty, step: float) -> None:
+    try:
+        penalty.check_step(step)
+    except FedcanonError as error:
+        raise FedcanonError(f"evaluate.step cannot be {step:g}: {error}") from None

@@ -1,0 +1,226 @@
+"""The folder of a run: what was done, how it went, and the model."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import datetime
+from itertools import chain, count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import tomli_w
+from filelock import FileLock, Timeout
+
+from fedcanon.errors import FedcanonError
+from fedcanon.objectives import DataSummary
+from fedcanon.runs.checkpoint import Checkpoints, make_durable
+from fedcanon.runs.config import Config, load_config
+from fedcanon.runs.environment import environment
+from fedcanon.runs.measures import Record, frame
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def runs_folder() -> Path:
+    """Where runs are kept: ``runs`` in the current folder, or FEDCANON_RUNS."""
+    return Path(os.environ.get("FEDCANON_RUNS", "runs"))
+
+
+class RunFolder:
+    """One run on disk.
+
+    config.toml          every setting, with "auto" filled in
+    environment.json     versions, commit, hardware, command
+    data.json            the dataset's name and shape, and every client's labels
+    history.jsonl        the measures, a line each, while the run goes on
+    history.parquet      the same as a table, at its end
+    checkpoints/         the last states from which the run can go on
+    model.safetensors    the model, by parameter names, at its end
+    result.json          why it ended, and the last measures
+    log.txt              what happened when
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def create(cls, path: Path, config: Config) -> RunFolder:
+        """A new folder for a run of this configuration; one that exists is refused."""
+        try:
+            path.mkdir(parents=True)
+        except FileExistsError:
+            raise FedcanonError(
+                f"the folder {path} exists already: choose another name, or go on with "
+                f"'fedcanon resume {path}'."
+            ) from None
+        except OSError as error:
+            raise FedcanonError(f"cannot make the folder {path}: {error.strerror}.") from None
+        run = cls(path)
+        run._write("environment.json", json.dumps(environment(), indent=2))
+        run.keep_config(config)  # last, because a folder with a configuration is a run
+        return run
+
+    def keep_config(self, config: Config) -> None:
+        """Write the settings."""
+        self._write("config.toml", tomli_w.dumps(config.model_dump(exclude_none=True)))
+
+    @classmethod
+    def find(cls, name: str | Path) -> RunFolder:
+        """The run at a path, or of that name (or its unique beginning) in the runs folder."""
+        path = Path(name)
+        if (path / "config.toml").is_file():
+            return cls(path)
+        known = [run for run in list_runs() if run.name.startswith(str(name))]
+        exact = [run for run in known if run.name == str(name)]
+        if len(exact or known) == 1:
+            return (exact or known)[0]
+        if known:
+            names = ", ".join(run.name for run in known)
+            raise FedcanonError(f"'{name}' could be {names}: give more of the name.")
+        raise FedcanonError(
+            f"there is no run '{name}', neither as a folder nor in {runs_folder()}: "
+            "'fedcanon runs' lists what is there."
+        )
+
+    @property
+    def name(self) -> str:
+        """The folder's name."""
+        return self.path.name
+
+    @property
+    def config(self) -> Config:
+        """The settings of the run."""
+        return load_config(self.path / "config.toml")
+
+    @property
+    def environment(self) -> dict[str, Any]:
+        """Versions, commit, hardware, command."""
+        return self._read("environment.json") or {}
+
+    @property
+    def result(self) -> dict[str, Any] | None:
+        """Why the run ended, with its last measures; None while it has not."""
+        return self._read("result.json")
+
+    @property
+    def data(self) -> DataSummary | None:
+        """A summary of the data behind the run."""
+        found = self._read("data.json")
+        return None if found is None else DataSummary(**{**found, "shape": tuple(found["shape"])})
+
+    def keep_data(self, data: DataSummary) -> None:
+        """Write the summary of the data."""
+        self._write("data.json", json.dumps(asdict(data)))
+
+    @property
+    def status(self) -> str:
+        """finished, running or interrupted."""
+        if self.result is not None:
+            return "finished"
+        lock = self._lock()
+        try:
+            with lock.acquire(blocking=False):
+                return "interrupted"
+        except Timeout:
+            return "running"
+
+    @property
+    def checkpoints(self) -> Checkpoints:
+        """The states from which the run can go on."""
+        return Checkpoints(self.path / "checkpoints", self.config.checkpoint.keep)
+
+    def records(self) -> list[Record]:
+        """The measures so far; a last line that was cut off by a crash is left out."""
+        path = self.path / "history.jsonl"
+        if not path.is_file():
+            return []
+        lines = path.read_text(encoding="utf-8").split("\n")[:-1]
+        return [Record.of(json.loads(line)) for line in lines]
+
+    def history(self) -> pd.DataFrame:
+        """The measures as a table, a row each."""
+        return frame(self.records())
+
+    def reopen(self, records: Sequence[Record]) -> None:
+        """Let the run go on after these measures; later ones are taken again."""
+        self._write("history.jsonl", "".join(f"{_line(record)}\n" for record in records))
+        (self.path / "result.json").unlink(missing_ok=True)
+
+    def sync_history(self) -> None:
+        """Make the measures so far durable."""
+        make_durable(self.path / "history.jsonl")
+
+    def append(self, record: Record) -> None:
+        """Add one record to the history."""
+        with (self.path / "history.jsonl").open("a", encoding="utf-8") as file:
+            file.write(f"{_line(record)}\n")
+
+    def log(self, message: str) -> None:
+        """Add a line to the log."""
+        now = datetime.now().astimezone().isoformat(timespec="seconds")
+        with (self.path / "log.txt").open("a", encoding="utf-8") as file:
+            file.write(f"{now}  {message}\n")
+
+    def finish(self, stopped: str, records: Sequence[Record]) -> None:
+        """Write the table of measures and why the run ended."""
+        temporary = self.path / "history.parquet.tmp"
+        frame(records).to_parquet(temporary)
+        make_durable(temporary)
+        temporary.rename(self.path / "history.parquet")
+        last = records[-1].flat()
+        self._write("result.json", json.dumps({"stopped": stopped, **last}, indent=2))
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep every other process from working on this run."""
+        try:
+            with self._lock().acquire(blocking=False):
+                yield
+        except Timeout:
+            raise FedcanonError(f"the run {self.name} is going on in another process.") from None
+
+    def _lock(self) -> FileLock:
+        return FileLock(self.path / ".lock")
+
+    def _read(self, name: str) -> dict[str, Any] | None:
+        try:
+            found: dict[str, Any] = json.loads((self.path / name).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        return found
+
+    def _write(self, name: str, text: str) -> None:
+        """Write a file so that it is there whole or not at all."""
+        temporary = self.path / f"{name}.tmp"
+        temporary.write_text(text, encoding="utf-8")
+        make_durable(temporary)
+        temporary.rename(self.path / name)
+        make_durable(self.path)
+
+
+def list_runs() -> list[RunFolder]:
+    """All runs in the runs folder, oldest first."""
+    folder = runs_folder()
+    found = [path.parent for path in folder.glob("*/config.toml")] if folder.is_dir() else []
+    return [RunFolder(path) for path in sorted(found)]
+
+
+def new_path(config: Config) -> Path:
+    """A folder for a new run whose name sorts by time and says what it is."""
+    now = datetime.now().strftime("%Y%m%d-%H%M%S")
+    penalty = config.penalty.get("name", "layers")
+    words = (config.data.name, config.model.name, config.algorithm["name"], penalty)
+    name = "-".join([now, *(re.sub(r"[^\w.+]+", "_", str(word)) for word in words)])
+    suffixes = chain([""], (f"-{k}" for k in count(2)))
+    paths = (runs_folder() / f"{name}{suffix}" for suffix in suffixes)
+    return next(path for path in paths if not path.exists())
+
+
+def _line(record: Record) -> str:
+    return json.dumps(asdict(record))

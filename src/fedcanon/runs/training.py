@@ -1,0 +1,206 @@
+"""From a configuration to a run that is kept: train, resume, load."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fedcanon.data import Dataset
+from fedcanon.errors import FedcanonError
+from fedcanon.runs.build import build, resolved
+from fedcanon.runs.config import Config, changed, make_config
+from fedcanon.runs.federation import Federation
+from fedcanon.runs.fit import fit
+from fedcanon.runs.folder import RunFolder
+from fedcanon.runs.measures import Record
+from fedcanon.runs.model_file import load_model, save_model
+from fedcanon.runs.observers import Observer
+from fedcanon.runs.result import Result
+
+MODEL = "model.safetensors"
+
+
+class RunStoppedError(FedcanonError):
+    """A run was asked to stop, and stopped after a round with a checkpoint."""
+
+
+def train(
+    config: Config | str | Path | Mapping[str, Any] | None = None,
+    *,
+    dataset: Dataset | None = None,
+    folder: str | Path | None = None,
+    observers: Sequence[Observer] = (),
+    **settings: Any,
+) -> Result:
+    """Train as a configuration says: the default run, a TOML file, a ``Config`` or a dictionary.
+
+    ``settings`` change it: ``rounds=50``, ``algorithm={"beta": 0.05}``, ``penalty="l1"``. With a
+    ``dataset`` the configuration's own is not loaded. With a ``folder`` the run is kept there and
+    can be resumed, compared and loaded; without one it lives in memory.
+    """
+    config = make_config(config, settings)
+    federation = build(config, dataset)
+    if folder is None:
+        return fit_as(config, federation, observers=observers)
+    return train_in(Path(folder), config, federation, observers)
+
+
+def train_in(
+    path: Path, config: Config, federation: Federation, observers: Sequence[Observer] = ()
+) -> Result:
+    """Train a federation that was built from ``config`` and keep the run in a new folder."""
+    run = RunFolder.create(path, resolved(config, federation))
+    if federation.problem.data is not None:
+        run.keep_data(federation.problem.data)
+    with run.locked():
+        return _go_on(run, config, federation, (), observers)
+
+
+def resume(
+    name: str | Path,
+    *,
+    rounds: int | None = None,
+    dataset: Dataset | None = None,
+    observers: Sequence[Observer] = (),
+) -> Result:
+    """Go on with a run from its last checkpoint, to the same bits as if it had not been stopped.
+
+    ``rounds`` continues a run beyond its end.
+    """
+    run = RunFolder.find(name)
+    with run.locked():
+        config = run.config
+        if rounds is not None:
+            config = changed(config, {"rounds": rounds})
+            run.keep_config(config)
+        federation = build(config, dataset)
+        found = run.checkpoints.load(federation.problem.start.device)
+        if found is not None:
+            federation.load(found)
+        done = federation.rounds_done
+        if run.result is not None and done >= config.rounds:
+            raise FedcanonError(
+                f"the run {run.name} is finished after {done} rounds: go on with --rounds."
+            )
+        records = [record for record in run.records() if record.round <= done] if found else []
+        run.reopen(records)
+        run.log(f"resumed after round {done}")
+        return _go_on(run, config, federation, records, observers)
+
+
+def load(name: str | Path) -> Result:
+    """A finished run: its model and its measures."""
+    run = RunFolder.find(name)
+    result, data = run.result, run.data
+    if result is None or data is None:
+        raise FedcanonError(f"the run {run.name} is not finished: use 'fedcanon resume'.")
+    config, path = run.config, run.path / MODEL
+    make_model = partial(load_model, config, data.shape, data.classes, path)
+    vector = torch.nn.utils.parameters_to_vector(make_model().parameters()).detach()
+    records = run.records()
+    return Result(
+        vector, torch.empty(0), records, result["stopped"], make_model, run.name, run.path
+    )
+
+
+def fit_as(
+    config: Config,
+    federation: Federation,
+    records: Sequence[Record] = (),
+    observers: Sequence[Observer] = (),
+) -> Result:
+    """Fit as a configuration says."""
+    return fit(
+        federation,
+        config.rounds,
+        evaluate_every=config.evaluate.every,
+        gradient=config.evaluate.gradient,
+        gradient_step=config.evaluate.step,
+        gradient_tolerance=config.stop.gradient,
+        objective_tolerance=config.stop.objective,
+        records=records,
+        observers=observers,
+    )
+
+
+def _go_on(
+    run: RunFolder,
+    config: Config,
+    federation: Federation,
+    records: Sequence[Record],
+    observers: Sequence[Observer],
+) -> Result:
+    try:
+        with _polite_interrupt() as asked_to_stop:
+            keeper = _Keeper(run, config, asked_to_stop)
+            result = fit_as(config, federation, records, [keeper, *observers])
+    except FedcanonError as error:
+        run.log(str(error))
+        raise
+    save_model(result.model, run.path / MODEL)
+    run.finish(result.stopped, result.records)
+    return replace(result, title=run.name, folder=run.path)
+
+
+class _Keeper(Observer):
+    """Writes the history, the checkpoints and the log of a run."""
+
+    def __init__(self, run: RunFolder, config: Config, asked_to_stop: threading.Event) -> None:
+        self._run, self._every = run, config.checkpoint
+        self._checkpoints, self._asked_to_stop = run.checkpoints, asked_to_stop
+
+    def begin(self, federation: Federation, rounds: int) -> None:
+        self._federation, self._rounds, self._saved = federation, rounds, time.monotonic()
+        self._run.log(f"{federation.algorithm}, up to round {rounds}")
+
+    def record(self, record: Record) -> None:
+        self._run.append(record)
+
+    def round(self, t: int) -> None:
+        stop = self._asked_to_stop.is_set()
+        due = self._every.rounds is not None and t % self._every.rounds == 0
+        if stop or due or time.monotonic() - self._saved >= self._every.seconds:
+            self._save(t)
+        if stop and t < self._rounds:
+            raise RunStoppedError(
+                f"stopped after round {t}: go on with 'fedcanon resume {self._run.path}'."
+            )
+
+    def end(self, stopped: str) -> None:
+        self._save(self._federation.rounds_done)
+        self._run.log(f"ended after round {self._federation.rounds_done}: {stopped}")
+
+    def _save(self, t: int) -> None:
+        self._run.sync_history()
+        self._checkpoints.save(t, self._federation.state())
+        self._saved = time.monotonic()
+
+
+@contextmanager
+def _polite_interrupt() -> Iterator[threading.Event]:
+    """Let Ctrl-C and SIGTERM end a run after its round; a second one ends it at once."""
+    asked = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield asked  # signals belong to the main thread
+        return
+
+    def ask(number: int, frame: object) -> None:
+        if asked.is_set():
+            raise KeyboardInterrupt
+        asked.set()
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
