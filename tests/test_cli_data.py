@@ -7,13 +7,8 @@ import pytest
 import torch
 
 from fedcanon import cli
-from fedcanon.report.partition import (
-    client_table,
-    label_counts,
-    label_skew,
-    plot_partition,
-    size_skew,
-)
+from fedcanon.data.partition.skew import label_counts, label_skew, size_skew
+from fedcanon.report.partition import client_table, plot_partition
 
 
 @pytest.fixture

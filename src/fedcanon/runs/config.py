@@ -6,7 +6,6 @@ FedCanon+ with MCP.
 
 from __future__ import annotations
 
-import copy
 import difflib
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -135,19 +134,25 @@ def make_config(
     0.05}`` changes one key, ``penalty={"name": "l1"}`` replaces the penalty. For a table with a
     name, ``data="mnist"`` will do.
     """
+    table: Table = {}
     if isinstance(source, Config):
         table = source.model_dump()
-    elif isinstance(source, Mapping):
-        table = copy.deepcopy(dict(source))
-    else:
-        table = {} if source is None else _read(Path(source))
+    elif isinstance(source, str | Path):
+        table = _read(Path(source))
+    elif source is not None:
+        _change(table, source)
+    _change(table, settings)
+    return _completed(table)
+
+
+def _change(table: Table, settings: Mapping[str, Any]) -> None:
     for key, value in settings.items():
         given = {"name": value} if isinstance(value, str) and key in _NAMED else value
         before = table.get(key)
-        if isinstance(given, Mapping) and isinstance(before, dict) and "name" not in given:
-            given = {**before, **given}
+        if isinstance(given, Mapping):
+            kept = before if isinstance(before, dict) and "name" not in given else {}
+            given = {**kept, **given}
         table[key] = given
-    return _completed(table)
 
 
 _NAMED = ("data", "model", "penalty", "algorithm", "compression")

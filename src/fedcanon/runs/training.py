@@ -59,8 +59,6 @@ def train_in(
 ) -> Result:
     """Train a federation that was built from ``config`` and keep the run in a new folder."""
     run = RunFolder.create(path, resolved(config, federation))
-    if federation.problem.data is not None:
-        run.keep_data(federation.problem.data)
     with run.locked():
         return _go_on(run, config, federation, (), observers)
 
@@ -139,6 +137,8 @@ def _go_on(
     records: Sequence[Record],
     observers: Sequence[Observer],
 ) -> Result:
+    if federation.problem.data is not None:
+        run.keep_data(federation.problem.data)
     try:
         with _polite_interrupt() as asked_to_stop:
             keeper = _Keeper(run, config, asked_to_stop)

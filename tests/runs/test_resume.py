@@ -1,0 +1,301 @@
+"""A run that was killed goes on to the bits of one that was not."""
+
+import json
+import os
+import signal
+import sys
+import time
+from dataclasses import asdict
+from multiprocessing import get_context
+
+import numpy as np
+import pytest
+import torch
+
+from fedcanon import FedcanonError
+from fedcanon.algorithms import ALGORITHMS
+from fedcanon.compression import COMPRESSORS
+from fedcanon.runs.build import build
+from fedcanon.runs.checkpoint import Checkpoints, read_tree, write_tree
+from fedcanon.runs.config import load_config
+from fedcanon.runs.folder import RunFolder
+from fedcanon.runs.training import load, resume, train
+
+CPU = torch.device("cpu")
+FORK = get_context("fork")  # children that start in milliseconds
+SMALL = {"model": "linear", "rounds": 6, "checkpoint": {"rounds": 1}, "evaluate": {"every": 2}}
+
+
+def tensors(state, place=""):
+    """Every tensor and number of a nested state by its place."""
+    if isinstance(state, dict):
+        for key, value in state.items():
+            yield from tensors(value, f"{place}/{key}")
+    else:
+        yield place, state
+
+
+def same(one, other):
+    one, other = dict(tensors(one)), dict(tensors(other))
+    del one["/cost/seconds"], other["/cost/seconds"]
+    assert one.keys() == other.keys()
+    return all(
+        torch.equal(a, other[k]) if isinstance(a, torch.Tensor) else a == other[k]
+        for k, a in one.items()
+    )
+
+
+@pytest.mark.parametrize("name", [*ALGORITHMS, *(f"fedcanon+ {c}" for c in COMPRESSORS)])
+def test_every_method_goes_on_from_a_checkpoint_to_the_same_bits(name, tmp_path):
+    method, _, compressor = name.partition(" ")
+    settings = [f"algorithm.name={method}", "model.name=linear", "batch_size=16"]
+    if compressor:
+        settings.append(f"compression.name={compressor}")
+    if ALGORITHMS[method].partial_participation:
+        settings.append("clients.participants=4")
+    config = load_config(settings=settings)
+    undisturbed = build(config)
+    for _ in range(3):
+        undisturbed.step()
+    write_tree(tmp_path / "state.safetensors", undisturbed.state())
+    resumed = build(config)
+    resumed.load(read_tree(tmp_path / "state.safetensors", CPU))
+    for _ in range(3):
+        undisturbed.step()
+        resumed.step()
+    assert same(undisturbed.state(), resumed.state())
+
+
+def test_normalisation_statistics_go_on_too(tmp_path):
+    config = load_config(settings=["model.name=tests.runs.test_resume:normalised", "rounds=4"])
+    one, two = build(config), build(config)
+    for _ in range(2):
+        one.step()
+    write_tree(tmp_path / "state", one.state())
+    two.load(read_tree(tmp_path / "state", CPU))
+    one.step()
+    two.step()
+    assert one.engine.buffers.numel() == 16
+    assert same(one.state(), two.state())
+
+
+def normalised(shape, classes):
+    return torch.nn.Sequential(
+        torch.nn.Linear(*shape, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, classes)
+    )
+
+
+def measures(run):
+    """The history without what depends on the clock."""
+    rows = [asdict(record) for record in run.records()]
+    for row in rows:
+        row.pop("evaluation_seconds")
+        row["cost"].pop("seconds")
+    return rows
+
+
+def outcome(folder):
+    run = RunFolder(folder)
+    return measures(run), (run.path / "model.safetensors").read_bytes()
+
+
+def killed(work, *arguments):
+    """Run ``work`` in a child process; whether a signal ended it."""
+    child = FORK.Process(target=work, args=arguments)
+    child.start()
+    child.join()
+    assert child.exitcode in (0, -signal.SIGKILL)
+    return child.exitcode != 0
+
+
+def go_on(folder):
+    """Begin a run, or go on with it, as far as it has come."""
+    if (folder / "config.toml").exists():
+        if RunFolder(folder).result is None:
+            resume(folder)
+    else:
+        if folder.exists():  # killed before it was a run
+            for file in folder.iterdir():
+                file.unlink()
+            folder.rmdir()
+        train(SMALL, folder=folder)
+
+
+def die_before_operation(number, folder):
+    """Go on, and die before the n-th file in the folder is opened, renamed or removed."""
+    seen = 0
+
+    def hook(event, arguments):
+        nonlocal seen
+        if event in ("open", "os.rename", "os.remove", "os.mkdir") and str(folder) in str(
+            arguments[0]
+        ):
+            seen += 1
+            if seen == number:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(hook)
+    go_on(folder)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("undisturbed") / "run"
+    train(SMALL, folder=folder)
+    return outcome(folder)
+
+
+def test_death_before_every_file_operation(undisturbed, tmp_path):
+    number, deaths = 1, 0
+    while killed(die_before_operation, number, tmp_path / str(number)):
+        deaths += 1
+        go_on(tmp_path / str(number))
+        assert outcome(tmp_path / str(number)) == undisturbed, number
+        number += 1
+    assert outcome(tmp_path / str(number)) == undisturbed
+    assert deaths > 60  # six checkpoints, the history, the model and all that is in the folder
+
+
+def die_at_some_time(seconds, folder):
+    signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    go_on(folder)
+
+
+def test_death_at_random_times_again_and_again(undisturbed, tmp_path):
+    rng, deaths = np.random.default_rng(0), 0
+    for trial in range(6):
+        folder = tmp_path / str(trial)
+        while killed(die_at_some_time, float(rng.uniform(0.02, 0.25)), folder):
+            deaths += 1
+        assert outcome(folder) == undisturbed
+    assert deaths >= 6
+
+
+def test_a_damaged_checkpoint_is_passed_over(undisturbed, tmp_path):
+    for damage in ("cut", "flip"):
+        folder = tmp_path / damage
+        train(SMALL, folder=folder)
+        older, newest = sorted((folder / "checkpoints").iterdir())
+        content = bytearray(newest.read_bytes())
+        if damage == "cut":
+            content = content[: len(content) // 2]
+        else:
+            content[-100] ^= 1
+        newest.write_bytes(content)
+        assert older.name.startswith("round-000000005")
+        (folder / "result.json").unlink()
+        with (folder / "history.jsonl").open("a") as history:
+            history.write('{"round": 6, "lo')  # torn by a crash
+        resume(folder)
+        assert outcome(folder) == undisturbed
+
+
+def test_without_any_whole_checkpoint_it_begins_again(undisturbed, tmp_path):
+    train(SMALL, folder=tmp_path / "run")
+    for checkpoint in (tmp_path / "run" / "checkpoints").iterdir():
+        checkpoint.write_bytes(b"")
+    (tmp_path / "run" / "result.json").unlink()
+    resume(tmp_path / "run")
+    assert outcome(tmp_path / "run") == undisturbed
+
+
+def test_a_longer_run_is_the_run_continued(tmp_path):
+    train(SMALL, rounds=8, folder=tmp_path / "long")
+    train(SMALL, folder=tmp_path / "run")
+    resume(tmp_path / "run", rounds=8)
+    assert outcome(tmp_path / "run") == outcome(tmp_path / "long")
+    assert RunFolder(tmp_path / "run").config.rounds == 8
+
+
+def test_ctrl_c_ends_after_a_round_with_a_checkpoint(undisturbed, tmp_path):
+    read, write = os.pipe()
+
+    def interrupted():
+        try:
+            train(SMALL, rounds=6, folder=tmp_path / "run", observers=[Ask()])
+        except FedcanonError as error:
+            os.write(write, str(error).encode())
+
+    class Ask:
+        def begin(self, federation, rounds): ...
+        def record(self, record): ...
+        def round(self, t): ...
+        def end(self, stopped): ...
+
+        def __getattribute__(self, name):
+            if name == "record":
+                os.kill(os.getpid(), signal.SIGINT)
+            return super().__getattribute__(name)
+
+    assert not killed(interrupted)
+    message = os.read(read, 1000).decode()
+    assert message.startswith("stopped after round 1: go on with 'fedcanon resume")
+    assert RunFolder(tmp_path / "run").status == "interrupted"
+    resume(tmp_path / "run")
+    assert outcome(tmp_path / "run") == undisturbed
+
+
+def test_a_run_that_goes_on_cannot_be_resumed_twice(tmp_path):
+    train(SMALL, folder=tmp_path / "run")
+    run = RunFolder(tmp_path / "run")
+    ready, done = FORK.Event(), FORK.Event()
+
+    def hold():
+        with run.locked():
+            ready.set()
+            done.wait()
+
+    child = FORK.Process(target=hold)
+    child.start()
+    ready.wait()
+    (run.path / "result.json").unlink()
+    assert run.status == "running"
+    with pytest.raises(FedcanonError, match="going on in another process"):
+        resume(run.path)
+    done.set()
+    child.join()
+    assert run.status == "interrupted"
+
+
+def test_a_loaded_run_is_what_was_trained(tmp_path):
+    result = train(SMALL, folder=tmp_path / "run")
+    loaded = load(tmp_path / "run")
+    assert torch.equal(result.vector, loaded.vector)
+    inputs = torch.randn(5, 64)
+    assert torch.equal(result.model(inputs), loaded.model(inputs))
+    assert list(result.history.columns) == list(loaded.history.columns)
+    assert loaded.history["round"].tolist() == [0, 2, 4, 6]
+    assert (tmp_path / "run" / "history.parquet").stat().st_size > 0
+    environment = json.loads((tmp_path / "run" / "environment.json").read_text())
+    assert environment["versions"]["torch"] == torch.__version__
+
+
+def test_the_last_checkpoints_stay(tmp_path):
+    checkpoints = Checkpoints(tmp_path, keep=3)
+    for t in range(12):
+        checkpoints.save(t, {"t": t, "x": torch.full((3,), float(t)), "nested": {"y": [1, 2]}})
+    assert len(list(tmp_path.iterdir())) == 3
+    state = checkpoints.load(CPU)
+    assert state["t"] == 11
+    assert state["nested"] == {"y": [1, 2]}
+    assert torch.equal(state["x"], torch.full((3,), 11.0))
+
+
+def test_shared_tensors_are_stored_once(tmp_path):
+    z = torch.randn(10_000)
+    write_tree(tmp_path / "state", {"a": z, "b": {"c": z, "d": z[:5000]}})
+    assert (tmp_path / "state").stat().st_size < 62_000
+    state = read_tree(tmp_path / "state", CPU)
+    assert torch.equal(state["b"]["c"], z)
+    assert torch.equal(state["b"]["d"], z[:5000])
+
+
+def test_time_between_checkpoints(tmp_path):
+    settings = {**SMALL, "checkpoint": {"seconds": 1e-3, "keep": 100}}
+    train(settings, folder=tmp_path / "often")
+    assert len(list((tmp_path / "often" / "checkpoints").iterdir())) >= 6
+    started = time.monotonic()
+    train({**SMALL, "checkpoint": {"keep": 100}}, folder=tmp_path / "end")
+    if time.monotonic() - started < 60:
+        assert len(list((tmp_path / "end" / "checkpoints").iterdir())) == 1
