@@ -6,7 +6,7 @@ from math import prod
 import torch
 from torch import Tensor
 
-from fedcanon import build, load_config, train
+from fedcanon import build, fit, load_config
 from fedcanon.penalties import PENALTIES, Penalty
 from fedcanon.penalties.base import Shape, require_above
 
@@ -52,7 +52,7 @@ check_prox(AsymmetricL1(positive=0.5, negative=2.0), step=0.7)
 PENALTIES["asymmetric_l1"] = AsymmetricL1
 settings = ["penalty.name=asymmetric_l1", "rounds=40", "model.name=linear"]
 federation = build(load_config(settings=settings))
-result = train(federation, rounds=40, evaluate_every=20)
-weights = federation.problem.layout.views(result.model)["1.weight"]
+result = fit(federation, rounds=40, evaluate_every=20)
+weights = federation.problem.layout.views(result.vector)["1.weight"]
 print(f"accuracy {result.last.test['accuracy']:.3f}, of {weights.numel()} weights", end=" ")
 print(f"{int((weights > 0).sum())} are positive and {int((weights < 0).sum())} negative")

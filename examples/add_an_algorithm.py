@@ -3,11 +3,10 @@
 from dataclasses import dataclass
 
 import numpy as np
-from torch import Tensor
 
-from fedcanon import build, load_config, train
+from fedcanon import build, fit, load_config
 from fedcanon.algorithms import ALGORITHMS, Algorithm, Prox, State, Step, Work
-from fedcanon.algorithms.schedules import at, require_step
+from fedcanon.algorithms.schedules import at, largest
 
 
 @dataclass(frozen=True)
@@ -24,12 +23,6 @@ class ServerProx(Algorithm):
     beta: Step = 0.1
     local_steps: int = 10
 
-    def __post_init__(self) -> None:
-        require_step("beta", self.beta)
-
-    def server_init(self, z: Tensor, prox: Prox) -> State:
-        return {"z": z}
-
     def broadcast(self, server: State, t: int, rng: np.random.Generator) -> State:
         return {"z": server["z"], "beta": at(self.beta, t)}
 
@@ -40,7 +33,7 @@ class ServerProx(Algorithm):
         return {"z": prox(mean["x"], sent["beta"] * self.local_steps)}
 
     def prox_step(self, rounds: int) -> float:
-        return at(self.beta, 0) * self.local_steps
+        return self.local_steps * largest(self.beta, rounds)
 
 
 # With a name in the registry the algorithm can be used in every configuration.
@@ -51,6 +44,6 @@ task = ["model.name=linear", "batch_size=full", "penalty.name=l1", "penalty.kapp
 steps = ["algorithm.beta=0.1", "algorithm.local_steps=10"]
 for name in ("server_prox", "fedcanon+"):
     config = load_config(settings=[*task, *steps, f"algorithm.name={name}"])
-    last = train(build(config), rounds=60, evaluate_every=60).last
+    last = fit(build(config), rounds=60, evaluate_every=60).last
     print(f"{name:12} φ = {last.objective:.4f}, ‖G‖ = {last.gradient_norm:.1e}", end=", ")
     print(f"accuracy {last.test['accuracy']:.3f}, floats {last.cost.floats_down:,} down")

@@ -2,7 +2,7 @@
 
 from sklearn.datasets import load_wine
 
-from fedcanon import build, load_config, train
+from fedcanon import train
 from fedcanon.data import DATASETS, Dataset, from_arrays
 
 
@@ -15,16 +15,12 @@ def wine() -> Dataset:
 
 DATASETS["wine"] = wine
 
-config = load_config(
-    settings=[
-        "data.name=wine",
-        "data.partition=dirichlet:0.5",
-        "clients.count=5",
-        "model.name=linear",
-        "penalty.name=l1",
-        "penalty.kappa=1e-2",
-        "rounds=40",
-    ]
+result = train(
+    data={"name": "wine", "partition": "dirichlet:0.5"},
+    clients={"count": 5},
+    model="linear",
+    penalty={"name": "l1", "kappa": 1e-2},
+    rounds=40,
 )
-last = train(build(config), config.rounds, evaluate_every=40).last
+last = result.last
 print(f"accuracy {last.test['accuracy']:.3f}, zeros {last.sparsity:.1%}")

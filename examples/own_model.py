@@ -4,7 +4,7 @@ import torch
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
-from fedcanon import FedCanonPlus, Federation, FlatModule, ModuleObjective, Problem, train
+from fedcanon import FedCanonPlus, Federation, FlatModule, ModuleObjective, Problem, fit
 from fedcanon.penalties import GroupLasso, PerLayer
 
 torch.manual_seed(0)
@@ -33,9 +33,9 @@ def test(x: Tensor) -> dict[str, float]:
 penalty = PerLayer(flat.layout, (("0.weight", GroupLasso(kappa=3e-3)),))
 problem = Problem(clients, flat.vector.clone(), test=test)
 algorithm = FedCanonPlus(alpha=1.0, beta=0.1, local_steps=10)
-result = train(Federation(problem, algorithm, penalty, batch_size=32), rounds=80, evaluate_every=20)
+result = fit(Federation(problem, algorithm, penalty, batch_size=32), rounds=80, evaluate_every=20)
 
 # The result is a vector; loading it makes it the module's parameters again.
-flat.load(result.model)
+flat.load(result.vector)
 idle = int((module[0].weight == 0).all(dim=1).sum())
 print(f"accuracy {result.last.test['accuracy']:.3f}, {idle} of 100 neurons have no input left")

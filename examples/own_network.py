@@ -4,7 +4,7 @@ from math import prod
 
 from torch import nn
 
-from fedcanon import build, load_config, train
+from fedcanon import train
 
 
 def network(shape: tuple[int, ...], classes: int, width: int = 50) -> nn.Module:
@@ -19,6 +19,5 @@ def network(shape: tuple[int, ...], classes: int, width: int = 50) -> nn.Module:
 
 if __name__ == "__main__":
     name = "examples.own_network:network"
-    config = load_config(settings=[f"model.name={name}", "model.width=30", "rounds=40"])
-    last = train(build(config), config.rounds, evaluate_every=40).last
+    last = train(model={"name": name, "width": 30}, rounds=40).last
     print(f"accuracy {last.test['accuracy']:.3f}, zeros {last.sparsity:.1%}")

@@ -6,7 +6,7 @@ Ten logistic regressions on unlike data, ℓ1 penalty, full gradients, float64.
 import numpy as np
 import torch
 
-from fedcanon import FedCanon, FedCanonPlus, Federation, Logistic, Problem, Record, train
+from fedcanon import FedCanon, FedCanonPlus, Federation, Logistic, Problem, Record, fit
 from fedcanon.penalties import L1
 from fedcanon.theory import smoothness
 
@@ -31,7 +31,7 @@ def compare(rounds: int = 200, local_steps: int = 10) -> dict[str, list[Record]]
     for method in (FedCanon, FedCanonPlus):
         algorithm = method(alpha=1 / L, beta=0.1 / L, local_steps=local_steps)
         federation = Federation(problem, algorithm, L1(0.02))
-        histories[method.__name__] = list(train(federation, rounds).history)
+        histories[method.__name__] = list(fit(federation, rounds).records)
     return histories
 
 

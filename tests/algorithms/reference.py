@@ -193,3 +193,96 @@ def fedsplit(problem: Problem, eta: float, rounds: int) -> list[Tensor]:
         x = sum(z) / len(z)
         path.append(x)
     return path
+
+
+def fedprox(problem: Problem, beta: float, K: int, mu: float, rounds: int) -> list[Tensor]:
+    z, path = problem.start, []
+    for _ in range(rounds):
+        ends = []
+        for f in problem.clients:
+            x = z.clone()
+            for _ in range(K):
+                x = x - beta * (f.full_gradient(x) + mu * (x - z))
+            ends.append(x)
+        z = sum(ends) / len(ends)
+        path.append(z)
+    return path
+
+
+def fedmid(
+    problem: Problem,
+    penalty: Penalty,
+    beta: float,
+    K: int,
+    server_step: float,
+    server_prox: float,
+    rounds: int,
+) -> list[Tensor]:
+    """FedMiD with any step of the server's prox."""
+    z, path = problem.start, []
+    for _ in range(rounds):
+        moves = []
+        for f in problem.clients:
+            x = z.clone()
+            for _ in range(K):
+                x = penalty.prox(x - beta * f.full_gradient(x), beta)
+            moves.append(x - z)
+        z = penalty.prox(z + server_step * sum(moves) / len(moves), server_prox)
+        path.append(z)
+    return path
+
+
+def fast_fedda(
+    problem: Problem,
+    penalty: Penalty,
+    gamma: float,
+    mu: float,
+    weights: Callable[[int], float],
+    K: int,
+    rounds: int,
+) -> list[Tensor]:
+    """Fast-FedDA with the weights a_t and γ_t = γ a_t."""
+    w0 = problem.start
+
+    def solution(G: Tensor, V: Tensor, A: float, t: int) -> Tensor:
+        D = mu / 2 * A + gamma * weights(t)
+        return penalty.prox((gamma * weights(t) * w0 + mu / 2 * V - G) / D, A / D)
+
+    G, V, A, w, path = torch.zeros_like(w0), weights(0) * w0, 0.0, w0, []
+    for t in range(0, rounds * K, K):
+        ends = []
+        for f in problem.clients:
+            G_i, V_i, A_i, w_i = G, V, A, w
+            for k in range(K):
+                G_i = G_i + weights(t + k) * f.full_gradient(w_i)
+                A_i = A_i + weights(t + k)
+                if k < K - 1:
+                    w_i = solution(G_i, V_i, A_i, t + k + 1)
+                    V_i = V_i + weights(t + k + 1) * w_i
+            ends.append((G_i, V_i))
+        A = A_i
+        G, V = (sum(each) / len(each) for each in zip(*ends, strict=True))
+        w = solution(G, V, A, t + K)
+        V = V + weights(t + K) * w
+        path.append(w)
+    return path
+
+
+def fedpd(
+    problem: Problem, eta: float, step: float, steps: int, communicates: Sequence[bool]
+) -> list[Tensor]:
+    """FedPD by gradient steps from the last x_i; the path is of the communications."""
+    x = [problem.start for _ in problem.clients]
+    anchors, duals, path = list(x), [torch.zeros_like(problem.start) for _ in x], []
+    for communicate in communicates:
+        for i, f in enumerate(problem.clients):
+            for _ in range(steps):
+                pull = (x[i] - anchors[i]) / eta
+                x[i] = x[i] - step * (f.full_gradient(x[i]) + duals[i] + pull)
+            duals[i] = duals[i] + (x[i] - anchors[i]) / eta
+            anchors[i] = x[i] + eta * duals[i]
+        if communicate:
+            mean = sum(anchors) / len(anchors)
+            anchors = [mean for _ in anchors]
+            path.append(mean)
+    return path

@@ -30,6 +30,7 @@ from fedcanon.algorithms import (
     FedDyn,
     FedMiD,
     FedPD,
+    FedProx,
     ProxSkip,
     Scaffnew,
     Scaffold,
@@ -259,7 +260,11 @@ def test_08_za1_without_penalty_is_fedcanon(case, server_step):
     alpha = case.local["beta"] * server_step * K
     fedcanon, za1 = FedCanon(alpha, **case.local), ZA1(server_step=server_step, **case.local)
     assert difference(case.path(za1, Zero()), case.path(fedcanon, Zero())) < 1e-13
-    assert difference(case.path(za1), case.path(fedcanon)) > 1e-4
+
+
+def test_08_does_not_hold_with_a_penalty(case):
+    za1, fedcanon = case.path(ZA1(**case.local)), case.path(FedCanon(**case.local))
+    assert difference(za1, fedcanon) > 1e-3
 
 
 def test_08_with_mini_batches(batches):
@@ -372,7 +377,8 @@ def test_13_proxskip_towards_consensus_is_scaffnew_with_the_same_coins(case):
             return {**super().broadcast(server, t, rng), "coin": coins[t]}
 
     scaffnew = case.path(Recorded(beta=step, probability=p))
-    assert 0 < coins.count(True) == ROUNDS < coins.count(False)
+    assert coins.count(True) == ROUNDS
+    assert len(coins) == pytest.approx(ROUNDS / p, rel=0.3)
     f, h, start = Stacked(case.problem.clients), Consensus(5), case.problem.start.repeat(5)
     proxskip = Federation(Problem([f], start), Scripted(beta=step, probability=p), h)
     models = run(proxskip, len(coins))
@@ -458,19 +464,25 @@ def test_20_published_fedmid_of_one_client_ends_at_the_minimum_of_f_plus_2h(case
     assert (limit - once[-1]).abs().max() > 0.1
 
 
-def test_21_fedda_with_one_local_step_is_central_dual_averaging(case):
+@pytest.mark.parametrize("server_step", [1.0, 0.5])
+def test_21_fedda_with_one_local_step_is_central_dual_averaging(case, server_step):
+    """With the step η_s β."""
     step = 0.5 / case.L
-    fedda = case.path(FedDA(beta=step, local_steps=1))
+    fedda = case.path(FedDA(beta=step / server_step, local_steps=1, server_step=server_step))
     loop = reference.dual_averaging(case.problem, case.penalty, step, ROUNDS)
     assert difference(fedda, loop) < 1e-13
 
 
-@pytest.mark.parametrize("steps", [1, 4, K])
+@pytest.mark.parametrize("steps", [1, K])
 def test_22_fast_fedda_without_mu_is_fedda(case, steps):
     options = {"beta": 0.05 / case.L, "local_steps": steps}
     fedda = case.path(FedDA(**options))
     assert difference(case.path(FastFedDA(mu=0.0, **options)), fedda) < 1e-13
-    assert difference(case.path(FastFedDA(mu=0.1, **options)), fedda) > 1e-3
+
+
+def test_22_does_not_hold_with_mu(case):
+    fedda = case.path(FedDA(**case.local))
+    assert difference(case.path(FastFedDA(mu=0.1, **case.local)), fedda) > 1e-3
 
 
 def test_22_with_mini_batches(batches):
@@ -493,8 +505,7 @@ def test_23_fedadmm_is_feddr(case, solver):
     assert difference(fedadmm, split(case, FedDR(eta=1 / case.L, **solver))) < 1e-13
 
 
-@pytest.mark.parametrize("participants", [5, 2])
-@pytest.mark.parametrize("relaxation", [0.6, 1.5])
+@pytest.mark.parametrize(("relaxation", "participants"), [(0.6, 5), (1.5, 5), (1.5, 2)])
 def test_24_relaxed_fedadmm_is_relaxed_feddr(case, solver, relaxation, participants):
     """With all clients, and with the same two of five in each round."""
     options = {**solver, "relaxation": relaxation}
@@ -600,6 +611,78 @@ def test_33_with_sampled_clients_it_is_the_extension(case):
         models.append(federation.model)
     extended = reference.sampled_fedcanon(case.problem, case.penalty, **case.loop, sets=sets)
     assert difference(models, extended) < 1e-13
+
+
+def test_fedprox_is_its_loop_and_without_a_pull_fedavg(case):
+    beta = case.local["beta"]
+    loop = reference.fedprox(case.problem, beta, K, 2.0, ROUNDS)
+    assert difference(case.path(FedProx(mu=2.0, **case.local)), loop) < 1e-13
+    fedavg = case.path(FedAvg(**case.local))
+    assert difference(case.path(FedProx(mu=0.0, **case.local)), fedavg) < 1e-14
+    assert difference(fedavg, loop) > 1e-3
+
+
+@pytest.mark.parametrize("form", ["published", "paper", "per_step", "none"])
+def test_each_form_of_fedmid_is_its_loop(case, form):
+    beta, server_step = case.local["beta"], 0.8
+    tau = {
+        "published": server_step * beta * K,
+        "paper": server_step,
+        "per_step": server_step * beta,
+        "none": 0.0,
+    }[form]
+    away = case.started_at(case.problem.start + 1)
+    fedmid = away.path(FedMiD(server_step=server_step, server_prox=form, **case.local))
+    loop = reference.fedmid(away.problem, case.penalty, beta, K, server_step, tau, ROUNDS)
+    assert difference(fedmid, loop) < 1e-13
+
+
+@pytest.mark.parametrize("power", [0.0, 2.0])
+def test_fast_fedda_with_growing_weights_is_its_loop(case, power):
+    """With γ_t = a_t/β, which grows with the weights."""
+    fast = case.path(FastFedDA(mu=0.1, power=power, **case.local))
+    gamma = 1 / case.local["beta"]
+    loop = reference.fast_fedda(
+        case.problem, case.penalty, gamma, 0.1, lambda t: (t + 1) ** power, K, ROUNDS
+    )
+    assert difference(fast, loop) < 1e-13
+
+
+def test_fedpd_that_skips_is_its_loop_seen_at_communications(case):
+    """The number of cycles of a round is that of tails before heads, and one."""
+    coins = []
+
+    class Recorded(FedPD):
+        def broadcast(self, server, t, rng):
+            sent = super().broadcast(server, t, rng)
+            coins.extend([False] * (sent["cycles"] - 1) + [True])
+            return sent
+
+    eta = 1 / case.L
+    skipping = split(case, Recorded(eta=eta, skip=0.4, **case.rough))
+    assert coins.count(True) == SOLVED
+    assert len(coins) == pytest.approx(SOLVED / 0.6, rel=0.3)
+    loop = reference.fedpd(case.problem, eta, case.rough["beta"], 3, coins)
+    assert difference(skipping, loop) < 1e-13
+
+
+def test_feddyn_averaged_is_the_mean_of_the_local_models(case):
+    """θ = mean θ_i − H/a: the two evaluated models differ by the server's correction."""
+    algorithm = FedDyn(strength=case.L, evaluate="averaged", **case.rough)
+    federation = Federation(case.problem, algorithm, Zero(), participants=2)
+    for _ in range(5):
+        before, chosen = federation.server, federation.draw_participants()
+        controls = {i: federation.engine.clients[i]["g"] for i in federation.engine.clients}
+        federation.step(chosen)
+        local = [
+            before["z"]
+            - (federation.engine.clients[i]["g"] - controls.get(i, 0 * before["z"])) / case.L
+            for i in chosen
+        ]
+        assert (federation.model - sum(local) / 2).abs().max() < 1e-13
+        server = federation.model - federation.server["H"] / case.L
+        assert (federation.server["z"] - server).abs().max() < 1e-13
+    assert (federation.model - federation.server["z"]).abs().max() > 1e-3
 
 
 def test_equal_weights_given_as_numbers_change_nothing(case):

@@ -1,6 +1,7 @@
 """Batches, sums, randomness and buffers of the in-process engine."""
 
 import copy
+import math
 import pickle
 
 import numpy as np
@@ -20,8 +21,11 @@ from fedcanon import (
     ModuleObjective,
     Problem,
 )
+from fedcanon.algorithms import DecentralisedProxSkip, Links, Scaffnew
+from fedcanon.compression import TopK
+from fedcanon.engines import Traffic
 from fedcanon.engines.randomness import Purpose, generator
-from fedcanon.engines.summation import TreeSum
+from fedcanon.engines.summation import Average, Mixing, TreeSum
 from fedcanon.engines.work import Batches
 from fedcanon.penalties import L1, Zero
 from tests.problems import logistics, quadratics
@@ -58,6 +62,47 @@ def test_tree_sum_has_the_same_bits_when_complete_subtrees_are_summed_elsewhere(
         position += 2**height
     assert torch.equal(whole.total()["u"], pieced.total()["u"])
     assert float(whole.total()["u"]) == pytest.approx(sum(numbers), rel=1e-4, abs=1.0)
+
+
+@given(
+    uploads=st.lists(
+        st.tuples(st.floats(0.01, 100), st.floats(-1e3, 1e3)), min_size=1, max_size=20
+    ),
+    data=st.data(),
+)
+def test_the_average_weighs_those_that_take_part(uploads, data):
+    weights, numbers = zip(*uploads, strict=True)
+    everyone = range(len(uploads))
+    chosen = sorted(data.draw(st.sets(st.sampled_from(everyone), min_size=1)))
+    average = Average(weights)
+    for i in chosen:
+        average.push(i, {"u": torch.tensor([numbers[i], 1.0], dtype=torch.float64)})
+    expected = np.average([numbers[i] for i in chosen], weights=[weights[i] for i in chosen])
+    assert average.mean()["u"].tolist() == pytest.approx([expected, 1.0], rel=1e-12, abs=1e-9)
+
+
+def test_mixing_gives_every_node_its_own_average():
+    rng = np.random.default_rng(0)
+    weights, uploads = rng.random((4, 4)), rng.standard_normal((4, 3))
+    mixing = Mixing(Links(torch.from_numpy(weights), (3, 3, 3, 3)))
+    for i, upload in enumerate(uploads):
+        mixing.push(i, {"x": torch.from_numpy(upload)})
+    assert np.allclose(mixing.mean()["x"].numpy(), weights @ uploads, rtol=0, atol=1e-15)
+
+
+def test_messages_are_counted_by_what_is_in_them():
+    encoded = TopK(0.2)(torch.arange(10.0), np.random.default_rng(0))
+    message = {
+        "z": torch.zeros(7),
+        "e": torch.zeros(3, dtype=torch.float64),
+        "beta": 0.1,
+        "u": encoded,
+    }
+    traffic = Traffic()
+    traffic.up(message)
+    traffic.down(message, copies=3)
+    assert (traffic.floats_up, traffic.bytes_up) == (7 + 3 + 2, 7 * 4 + 3 * 8 + 2 * 4 + 2 * 1)
+    assert (traffic.floats_down, traffic.bytes_down) == (3 * 12, 3 * 62)
 
 
 def test_draws_depend_on_every_part_of_their_name_and_on_nothing_else():
@@ -206,3 +251,49 @@ def test_the_share_of_all_clients_is_one_to_the_last_bit():
     federation = Federation(problem, FedAvg(0.1, 1), Zero())
     sent = federation.algorithm.broadcast(federation.server, 0, None)
     assert federation.engine.collect(0, list(range(7)), sent).share == 1.0
+
+
+def nodes_after(W, rounds):
+    """Nodes on a network, from a loop of its own: x_i and e_i as the method is published."""
+    problem = quadratics(clients=3, d=4)
+    mixing = (np.eye(3) + W) / 2
+    x, e = np.tile(problem.start.numpy(), (3, 1)), np.zeros((3, 4))
+    for t in range(rounds):
+        q = x.copy()
+        for _ in range(generator(0, Purpose.COINS, t).geometric(0.4)):
+            for i, client in enumerate(problem.clients):
+                q[i] = q[i] - 0.3 * (client.A.numpy() @ (q[i] - client.b.numpy()) + e[i])
+        x = mixing @ q
+        e = e + 0.4 / 0.3 * (q - x)
+    return problem, x
+
+
+def test_every_node_goes_on_from_its_own_average():
+    W = np.array([[0.5, 0.5, 0.0], [0.5, 0.25, 0.25], [0.0, 0.25, 0.75]])
+    problem, expected = nodes_after(W, 6)
+    algorithm = DecentralisedProxSkip(0.3, probability=0.4, topology=tuple(map(tuple, W)))
+    federation = Federation(problem, algorithm, Zero())
+    for _ in range(6):
+        federation.step()
+    assert np.allclose(federation.server["z"].numpy(), expected, rtol=0, atol=1e-13)
+    assert np.allclose(federation.model.numpy(), expected.mean(0), rtol=0, atol=1e-13)
+    spread = math.sqrt(np.mean(np.sum((expected - expected.mean(0)) ** 2, axis=1)))
+    assert algorithm.diagnostics(federation.server)["consensus_error"] == pytest.approx(spread)
+    assert spread > 0.1
+
+
+def test_nodes_have_normalisation_statistics_of_their_own_and_are_evaluated_with_the_mean():
+    problem = batch_norm_problem()
+    identity = ((1.0, 0.0), (0.0, 1.0))
+    apart = Federation(problem, DecentralisedProxSkip(0.1, 3, topology=identity), Zero(), seed=1)
+    together = Federation(problem, Scaffnew(0.1, 3), Zero(), seed=1)
+    for federation in (apart, together):
+        federation.step()
+    assert apart.engine.buffers.shape == (2, 6)
+    assert not torch.equal(*apart.engine.buffers)
+    assert torch.allclose(apart.engine.buffers.mean(0), together.engine.buffers)
+    losses = [f.engine.evaluate(f.model, gradient=False).losses for f in (apart, together)]
+    assert losses[0] == pytest.approx(losses[1])
+    assert torch.allclose(problem.buffers, together.engine.buffers)
+    apart.step()
+    assert bool(apart.model.isfinite().all())
