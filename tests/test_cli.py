@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from fedcanon import build, load_config, train
+from fedcanon import build, fit, load_config
 from fedcanon.runs.check import check_config
 
 SHORT = ["--set", "rounds=3", "--set", "model.name=linear"]
@@ -111,6 +111,6 @@ def test_the_installed_command_itself():
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_the_default_run_is_accurate_and_sparse(seed):
     config = load_config(settings=[f"seed={seed}", "evaluate.every=1000"])
-    last = train(build(config), config.rounds, evaluate_every=config.rounds).last
+    last = fit(build(config), config.rounds, evaluate_every=config.rounds).last
     assert last.test["accuracy"] >= 0.92
     assert last.sparsity >= 0.70

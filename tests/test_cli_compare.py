@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedcanon import build, load_config, train
+from fedcanon import build, fit, load_config
 from fedcanon.runs.compare import variants
 
 SHORT = ["--set", "rounds=3", "--set", "model.name=linear"]
@@ -27,7 +27,7 @@ def test_a_table_and_a_picture_of_every_method(fedcanon, tmp_path):
 def test_a_method_in_a_comparison_is_the_method_run_alone(fedcanon):
     _, out, _ = fedcanon("compare", "fedda", "fedcanon+", *SHORT)
     settings = ["rounds=3", "model.name=linear", "algorithm.name=fedcanon+"]
-    alone = train(build(load_config(settings=[*settings, "algorithm.alpha=1.0"])), 3).last
+    alone = fit(build(load_config(settings=[*settings, "algorithm.alpha=1.0"])), 3).last
     assert row(out, "fedcanon+")[1:4] == [
         f"{alone.objective:.5g}",
         f"{alone.gradient_norm:.1e}",

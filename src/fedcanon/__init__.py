@@ -5,9 +5,10 @@ from importlib.metadata import version
 from fedcanon.algorithms import PGD, FedAvg, FedCanon, FedCanonII, FedCanonPlus
 from fedcanon.errors import FedcanonError
 from fedcanon.objectives import FlatModule, Logistic, ModuleObjective, Objective, Problem, Quadratic
-from fedcanon.runs import Federation, Record, Result, train
+from fedcanon.runs import Federation, Observer, Record, Result, fit
 from fedcanon.runs.build import build
 from fedcanon.runs.config import Config, load_config
+from fedcanon.runs.training import load, resume, train
 
 __version__ = version("fedcanon")
 
@@ -24,11 +25,15 @@ __all__ = [
     "Logistic",
     "ModuleObjective",
     "Objective",
+    "Observer",
     "Problem",
     "Quadratic",
     "Record",
     "Result",
     "build",
+    "fit",
+    "load",
     "load_config",
+    "resume",
     "train",
 ]

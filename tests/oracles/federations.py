@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from fedcanon import FedCanonPlus, Federation, Logistic, Problem, theory, train
+from fedcanon import FedCanonPlus, Federation, Logistic, Problem, fit, theory
 from fedcanon.data import partition
 
 
@@ -22,7 +22,7 @@ def solve(problem, penalty, *, speed, K, tolerance, rounds, start=None):
     L = theory.curvature(problem, torch.zeros_like(problem.start), np.random.default_rng(0))
     alpha = speed / L
     federation = Federation(problem, FedCanonPlus(beta=alpha / K, local_steps=K), penalty)
-    result = train(
+    result = fit(
         federation,
         rounds,
         evaluate_every=20,
@@ -31,4 +31,4 @@ def solve(problem, penalty, *, speed, K, tolerance, rounds, start=None):
         gradient_tolerance=tolerance,
     )
     assert result.last.gradient_norm <= tolerance
-    return result.model
+    return result.vector

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from fedcanon import PGD, FedcanonError, FedCanonPlus, Federation, train
+from fedcanon import PGD, FedcanonError, FedCanonPlus, Federation, fit
 from fedcanon.algorithms import Schedule
 from fedcanon.penalties import L1, MCP, Box
 from fedcanon.runs.measures import is_small, stationarity, stationarity_step
@@ -13,21 +13,21 @@ from tests.problems import golden, logistics, quadratics, vector
 
 
 def test_records_before_during_and_after():
-    result = train(Federation(golden(), PGD(0.2), L1(0.1)), 7, evaluate_every=3)
-    assert [record.round for record in result.history] == [0, 3, 6, 7]
+    result = fit(Federation(golden(), PGD(0.2), L1(0.1)), 7, evaluate_every=3)
+    assert [record.round for record in result.records] == [0, 3, 6, 7]
     assert result.stopped == "all rounds done"
-    first = result.history[0]
+    first = result.records[0]
     assert first.loss == pytest.approx((0.125 + 2.25 + 9.375 + 1.125) / 2)
     assert first.objective == pytest.approx(first.loss + 0.1)
     assert first.cost.floats_up == 0
     assert result.last.cost.floats_up == result.last.cost.floats_down == 7 * 2 * 2
     assert result.last.cost.server_prox == 7
-    assert torch.equal(result.model, train(Federation(golden(), PGD(0.2), L1(0.1)), 7).model)
+    assert torch.equal(result.vector, fit(Federation(golden(), PGD(0.2), L1(0.1)), 7).vector)
 
 
 def test_zeros_are_counted_exactly():
-    result = train(Federation(golden(), PGD(0.3), L1(0.1)), 100)
-    assert result.model.tolist()[1] == 0
+    result = fit(Federation(golden(), PGD(0.3), L1(0.1)), 100)
+    assert result.vector.tolist()[1] == 0
     assert (result.last.zeros, result.last.sparsity) == (1, 0.5)
 
 
@@ -49,20 +49,20 @@ def test_the_step_of_the_measure_stays_inside_the_domain():
 
 def test_stops_at_a_tolerance_on_the_gradient_norm():
     federation = Federation(golden(), FedCanonPlus(0.2, 0.1, 2), L1(0.1))
-    result = train(federation, 1000, gradient_tolerance=1e-8)
-    assert result.last.gradient_norm <= 1e-8 < result.history[-2].gradient_norm
+    result = fit(federation, 1000, gradient_tolerance=1e-8)
+    assert result.last.gradient_norm <= 1e-8 < result.records[-2].gradient_norm
     assert result.stopped == "‖G‖ ≤ 1e-08"
 
 
 def test_stops_when_the_objective_stops_changing():
-    result = train(Federation(golden(), PGD(0.2), L1(0.1)), 1000, objective_tolerance=1e-6)
-    before, last = result.history[-2:]
+    result = fit(Federation(golden(), PGD(0.2), L1(0.1)), 1000, objective_tolerance=1e-6)
+    before, last = result.records[-2:]
     assert abs(last.objective - before.objective) <= 1e-6 * before.objective
     assert result.last.round < 1000
 
 
 def test_the_gradient_is_left_out_where_it_is_not_asked_for():
-    result = train(Federation(golden(), PGD(0.2), L1(0.1)), 2, gradient=False)
+    result = fit(Federation(golden(), PGD(0.2), L1(0.1)), 2, gradient=False)
     assert result.last.gradient_norm is None
     assert is_small(golden())
     assert result.last.flat()["server_prox"] == 2
@@ -70,7 +70,7 @@ def test_the_gradient_is_left_out_where_it_is_not_asked_for():
 
 def test_divergence_ends_with_a_sentence():
     with pytest.raises(FedcanonError, match="diverged"):
-        train(Federation(quadratics(), PGD(1e200), L1(0.1)), 50)
+        fit(Federation(quadratics(), PGD(1e200), L1(0.1)), 50)
 
 
 def test_a_step_outside_the_domain_of_the_prox_is_refused_before_any_work():
@@ -81,37 +81,37 @@ def test_a_step_outside_the_domain_of_the_prox_is_refused_before_any_work():
 @pytest.mark.parametrize("options", [{"rounds": 0}, {"rounds": 5, "evaluate_every": 0}])
 def test_empty_runs_are_refused(options):
     with pytest.raises(FedcanonError, match="at least 1"):
-        train(Federation(golden(), PGD(0.2), L1(0.1)), **options)
+        fit(Federation(golden(), PGD(0.2), L1(0.1)), **options)
 
 
 def test_seconds_of_training_and_measuring_are_apart():
-    result = train(Federation(logistics(), PGD(0.2), L1(0.1)), 5)
-    seconds = [record.cost.seconds for record in result.history]
+    result = fit(Federation(logistics(), PGD(0.2), L1(0.1)), 5)
+    seconds = [record.cost.seconds for record in result.records]
     assert seconds[0] == 0
     assert seconds == sorted(seconds)
-    assert all(record.evaluation_seconds > 0 for record in result.history)
+    assert all(record.evaluation_seconds > 0 for record in result.records)
     assert math.isfinite(seconds[-1])
 
 
 def test_a_tolerance_on_the_gradient_norm_measures_it_even_if_not_asked_for():
     federation = Federation(golden(), FedCanonPlus(0.2, 0.1, 2), L1(0.1))
-    result = train(federation, 1000, gradient=False, gradient_tolerance=1e-6)
+    result = fit(federation, 1000, gradient=False, gradient_tolerance=1e-6)
     assert 5 < result.last.round < 1000
     assert result.last.gradient_norm <= 1e-6
 
 
 def test_a_start_outside_a_constraint_does_not_stop_the_run():
     federation = Federation(golden(), PGD(0.2), Box(-2.0, -0.5))
-    result = train(federation, 1000, objective_tolerance=1e-9)
-    assert math.isinf(result.history[0].objective)
-    assert result.model[0] == pytest.approx(-1.25, abs=1e-3)
-    assert result.model[1] == -0.5
+    result = fit(federation, 1000, objective_tolerance=1e-9)
+    assert math.isinf(result.records[0].objective)
+    assert result.vector[0] == pytest.approx(-1.25, abs=1e-3)
+    assert result.vector[1] == -0.5
 
 
 def test_the_step_of_the_measure_is_refused_by_its_own_name():
     federation = Federation(golden(), PGD(0.2), MCP(1.0, 4.0, "lambda"))
     with pytest.raises(FedcanonError, match=r"evaluate\.step cannot be 9"):
-        train(federation, 3, gradient_step=9.0)
+        fit(federation, 3, gradient_step=9.0)
 
 
 def test_a_schedule_that_grows_out_of_the_domain_is_refused_before_any_work():
@@ -123,4 +123,4 @@ def test_a_schedule_that_grows_out_of_the_domain_is_refused_before_any_work():
 
     federation = Federation(golden(), PGD(WarmUp()), MCP(1.0, 1.0, "lambda"))
     with pytest.raises(FedcanonError, match="below 1/ρ = 1"):
-        train(federation, 20)
+        fit(federation, 20)

@@ -179,10 +179,12 @@ class Algorithm(ABC):
         """The largest step at which a run of so many rounds calls the prox; 0 if it never does."""
         return 0.0
 
-    @classmethod
-    def automatic(cls, L: float, rho: float, local_steps: int) -> dict[str, float]:
-        """What "auto" means for a step size, given the smoothness L of f and the ρ of h."""
-        return {"alpha": safe_step(L, rho), "beta": 1 / (L * local_steps)}
+    def automatic(self, L: float, rho: float) -> dict[str, float]:
+        """What "auto" means for a step size, given the smoothness L of f and the ρ of h.
+
+        The local step ``beta`` is filled in last: its rule may use the other parameters.
+        """
+        return {"alpha": safe_step(L, rho), "beta": 1 / (L * getattr(self, "local_steps", 1))}
 
     def beta_limits(self, L: float) -> dict[str, float]:
         """Why the local step β should not be larger, and than what."""

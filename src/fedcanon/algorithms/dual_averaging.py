@@ -59,9 +59,8 @@ class FedDA(Algorithm):
             E += server_step * beta * self.local_steps
         return max(E, last_local)
 
-    @classmethod
-    def automatic(cls, L: float, rho: float, local_steps: int) -> dict[str, float]:
-        return {"beta": safe_step(L, rho) / local_steps}
+    def automatic(self, L: float, rho: float) -> dict[str, float]:
+        return {"beta": safe_step(L, rho) / self.local_steps}
 
 
 @dataclass(frozen=True)
@@ -142,8 +141,7 @@ class FastFedDA(Algorithm):
         A = sum(map(self._weight, steps))
         return A / self._scales(A, len(steps))[1]
 
-    @classmethod
-    def automatic(cls, L: float, rho: float, local_steps: int) -> dict[str, float]:
+    def automatic(self, L: float, rho: float) -> dict[str, float]:
         return {"beta": 1 / (2 * L)}
 
     def beta_limits(self, L: float) -> dict[str, float]:

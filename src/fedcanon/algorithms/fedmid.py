@@ -57,6 +57,5 @@ class FedMiD(Algorithm):
         local = [at(self.beta, t) for t in range(rounds)] if self.client_prox else []
         return max([*local, *(self._tau(t) for t in range(rounds))])
 
-    @classmethod
-    def automatic(cls, L: float, rho: float, local_steps: int) -> dict[str, float]:
-        return {"beta": safe_step(L, rho) / local_steps}
+    def automatic(self, L: float, rho: float) -> dict[str, float]:
+        return {"beta": safe_step(L, rho) / self.local_steps}

@@ -73,9 +73,8 @@ class ProxSkip(_Skipping):
     def prox_step(self, rounds: int) -> float:
         return largest(self.beta, rounds) / self.p
 
-    @classmethod
-    def automatic(cls, L: float, rho: float, local_steps: int) -> dict[str, float]:
-        return {"beta": min(1 / L, 0.5 / (rho * local_steps)) if rho else 1 / L}
+    def automatic(self, L: float, rho: float) -> dict[str, float]:
+        return {"beta": min(1 / L, 0.5 * self.p / rho) if rho else 1 / L}
 
 
 @dataclass(frozen=True)
@@ -112,8 +111,7 @@ class Scaffnew(_Skipping):
     def aggregate(self, server: State, sent: State, mean: State, share: float, prox: Prox) -> State:
         return {"z": mean["x"]}
 
-    @classmethod
-    def automatic(cls, L: float, rho: float, local_steps: int) -> dict[str, float]:
+    def automatic(self, L: float, rho: float) -> dict[str, float]:
         return {"beta": 1 / L}
 
 
@@ -154,8 +152,7 @@ class DecentralisedProxSkip(Scaffnew):
         apart = (server["z"] - self.model(server)).double()
         return {"consensus_error": float(apart.pow(2).sum(-1).mean().sqrt())}
 
-    @classmethod
-    def automatic(cls, L: float, rho: float, local_steps: int) -> dict[str, float]:
+    def automatic(self, L: float, rho: float) -> dict[str, float]:
         return {"beta": 1 / (2 * L)}
 
     def beta_limits(self, L: float) -> dict[str, float]:

@@ -42,8 +42,11 @@ class _Splitting(Algorithm):
     def resolvent_step(self) -> float:
         """The η of prox_{ηf_i}."""
 
+    def _solver_step(self, L: float) -> dict[str, float]:
+        return {"beta": 1 / (L + 1 / self.resolvent_step)}
+
     def beta_limits(self, L: float) -> dict[str, float]:
-        return {"β ≤ 1/(L + 1/η): stable local solver": 1 / (L + 1 / self.resolvent_step)}
+        return {"β ≤ 1/(L + 1/η): stable local solver": self._solver_step(L)["beta"]}
 
 
 @dataclass(frozen=True)
@@ -97,9 +100,8 @@ class FedPD(_Splitting):
     def resolvent_step(self) -> float:
         return self.eta
 
-    @classmethod
-    def automatic(cls, L: float, rho: float, local_steps: int) -> dict[str, float]:
-        return {"eta": 1 / L, "beta": 1 / (2 * L)}
+    def automatic(self, L: float, rho: float) -> dict[str, float]:
+        return {"eta": 1 / L, **self._solver_step(L)}
 
 
 @dataclass(frozen=True)
@@ -153,9 +155,8 @@ class FedDyn(_Splitting):
         model: Tensor = server["z" if self.evaluate == "server" else "averaged"]
         return model
 
-    @classmethod
-    def automatic(cls, L: float, rho: float, local_steps: int) -> dict[str, float]:
-        return {"strength": L, "beta": 1 / (2 * L)}
+    def automatic(self, L: float, rho: float) -> dict[str, float]:
+        return {"strength": L, **self._solver_step(L)}
 
 
 @dataclass(frozen=True)
@@ -214,10 +215,8 @@ class FedDR(_Splitting):
     def prox_step(self, rounds: int) -> float:
         return self.eta
 
-    @classmethod
-    def automatic(cls, L: float, rho: float, local_steps: int) -> dict[str, float]:
-        eta = safe_step(L, rho)
-        return {"eta": eta, "beta": 1 / (L + 1 / eta)}
+    def automatic(self, L: float, rho: float) -> dict[str, float]:
+        return {"eta": safe_step(L, rho), **self._solver_step(L)}
 
 
 @dataclass(frozen=True)
@@ -272,10 +271,8 @@ class FedADMM(_Splitting):
     def prox_step(self, rounds: int) -> float:
         return 1 / self.eta
 
-    @classmethod
-    def automatic(cls, L: float, rho: float, local_steps: int) -> dict[str, float]:
-        eta = 1 / safe_step(L, rho)
-        return {"eta": eta, "beta": 1 / (L + eta)}
+    def automatic(self, L: float, rho: float) -> dict[str, float]:
+        return {"eta": 1 / safe_step(L, rho), **self._solver_step(L)}
 
 
 def _require_relaxation(relaxation: float) -> None:

@@ -69,6 +69,5 @@ class ZA1(Algorithm):
     def prox_step(self, rounds: int) -> float:
         return self.beta * self.local_steps * max(1.0, self.server_step)
 
-    @classmethod
-    def automatic(cls, L: float, rho: float, local_steps: int) -> dict[str, float]:
-        return {"beta": safe_step(L, rho) / local_steps}
+    def automatic(self, L: float, rho: float) -> dict[str, float]:
+        return {"beta": safe_step(L, rho) / self.local_steps}

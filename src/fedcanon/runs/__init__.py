@@ -1,7 +1,9 @@
-"""Runs: configuration, rounds, measures."""
+"""Runs: configuration, rounds, measures, and what is kept of them."""
 
 from fedcanon.runs.federation import Federation
+from fedcanon.runs.fit import fit
 from fedcanon.runs.measures import Record
-from fedcanon.runs.train import Result, train
+from fedcanon.runs.observers import Observer
+from fedcanon.runs.result import Result
 
-__all__ = ["Federation", "Record", "Result", "train"]
+__all__ = ["Federation", "Observer", "Record", "Result", "fit"]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from fedcanon import theory
-from fedcanon.algorithms import ALGORITHMS, Algorithm, Schedule
+from fedcanon.algorithms import Algorithm, Schedule
 from fedcanon.data import Dataset, make_partition
 from fedcanon.data.partition.skew import label_counts
 from fedcanon.engines.randomness import Purpose, generator, torch_seed
@@ -89,20 +89,23 @@ def resolved(config: Config, federation: Federation) -> Config:
 def draft_algorithm(table: Table) -> Algorithm:
     """The algorithm with a step of 1 in place of "auto"."""
     automatic = [key for key, value in table.items() if value == AUTO and key != "name"]
-    kind = ALGORITHMS.get(str(table.get("name")), Algorithm)
-    can = sorted(kind.automatic(L=1.0, rho=0.0, local_steps=1))
+    others = {key: value for key, value in table.items() if key not in automatic}
+    can = sorted(make_algorithm(others).automatic(L=1.0, rho=0.0))
     for key in automatic:
         if key not in can:
             only = " and ".join(can)
             raise FedcanonError(f'algorithm.{key} cannot be "auto": only {only} can.')
-    return make_algorithm({**table, **dict.fromkeys(automatic, 1.0)})
+    return make_algorithm({**others, **dict.fromkeys(automatic, 1.0)})
 
 
 def fill_in(table: Table, L: float, rho: float) -> Table:
-    """The algorithm's table with numbers in place of "auto"."""
-    draft = draft_algorithm(table)
-    rules = draft.automatic(L, rho, getattr(draft, "local_steps", 1))
-    return {k: rules[k] if v == AUTO and k in rules else v for k, v in table.items()}
+    """The algorithm's table with numbers in place of "auto"; β last, by its own rule."""
+    for keys in (table.keys() - {"beta"}, {"beta"}):
+        rules = draft_algorithm(table).automatic(L, rho)
+        table = {
+            k: rules[k] if v == AUTO and k in keys & rules.keys() else v for k, v in table.items()
+        }
+    return table
 
 
 def build_problem(config: Config, dataset: Dataset | None = None) -> Problem:

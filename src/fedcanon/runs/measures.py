@@ -77,7 +77,7 @@ class Record:
         losses = row.pop("client_losses")
         worst = {"worst_client_loss": max(losses)} if losses else {}
         tables = [row.pop(name) for name in ("test", "diagnostics", "cost")]
-        return row | worst | tables[0] | tables[1] | tables[2]
+        return {**row, **worst, **tables[0], **tables[1], **tables[2]}
 
 
 def frame(records: Sequence[Record]) -> pd.DataFrame:
