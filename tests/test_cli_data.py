@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedcanon import cli
+from fedcanon.data import DATASETS
 from fedcanon.data.partition.skew import label_counts, label_skew, size_skew
 from fedcanon.report.partition import client_table, plot_partition
 
@@ -53,8 +53,8 @@ def test_a_picture_is_written(data, tmp_path, clients):
 def test_a_note_is_shown(data, monkeypatch):
     from dataclasses import replace
 
-    digits = cli.DATASETS["digits"]()
-    monkeypatch.setitem(cli.DATASETS, "digits", lambda: replace(digits, note="subset [of 7]"))
+    digits = DATASETS["digits"]()
+    monkeypatch.setitem(DATASETS, "digits", lambda: replace(digits, note="subset [of 7]"))
     assert "note subset [of 7]" in data("digits")[1]
 
 
