@@ -3,6 +3,7 @@
 import copy
 import math
 import pickle
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from torch import nn
 
 from fedcanon import (
     FedAvg,
+    FedCanon,
     FedcanonError,
     FedCanonII,
     FedCanonPlus,
@@ -21,13 +23,14 @@ from fedcanon import (
     ModuleObjective,
     Problem,
 )
-from fedcanon.algorithms import DecentralisedProxSkip, Links, Scaffnew
+from fedcanon.algorithms import DecentralisedProxSkip, Links, Scaffnew, Schedule
 from fedcanon.compression import TopK
 from fedcanon.engines import Traffic
 from fedcanon.engines.randomness import Purpose, generator
 from fedcanon.engines.summation import Average, Mixing, TreeSum
 from fedcanon.engines.work import Batches
-from fedcanon.penalties import L1, Zero
+from fedcanon.penalties import L1, MCP, Zero
+from fedcanon.runs.measures import stationarity
 from tests.problems import logistics, quadratics
 
 
@@ -284,8 +287,8 @@ def test_every_node_goes_on_from_its_own_average():
 
 def test_nodes_have_normalisation_statistics_of_their_own_and_are_evaluated_with_the_mean():
     problem = batch_norm_problem()
-    identity = ((1.0, 0.0), (0.0, 1.0))
-    apart = Federation(problem, DecentralisedProxSkip(0.1, 3, topology=identity), Zero(), seed=1)
+    weakly = ((0.75, 0.25), (0.25, 0.75))
+    apart = Federation(problem, DecentralisedProxSkip(0.1, 3, topology=weakly), Zero(), seed=1)
     together = Federation(problem, Scaffnew(0.1, 3), Zero(), seed=1)
     for federation in (apart, together):
         federation.step()
@@ -297,3 +300,38 @@ def test_nodes_have_normalisation_statistics_of_their_own_and_are_evaluated_with
     assert torch.allclose(problem.buffers, together.engine.buffers)
     apart.step()
     assert bool(apart.model.isfinite().all())
+
+
+def test_a_round_that_fails_in_the_server_leaves_the_clients_as_they_were():
+    """α leaves the domain of the prox in round 3, after the clients have done their work."""
+
+    @dataclass(frozen=True)
+    class Growing(Schedule):
+        start: float
+
+        def __call__(self, t):
+            return self.start * (t + 1)
+
+    problem = quadratics(clients=3, d=4)
+    federation = Federation(problem, FedCanon(Growing(0.1), 0.05, 3), MCP(1.0, 0.35, "lambda"))
+    for _ in range(3):
+        federation.step()
+    with pytest.raises(FedcanonError, match="prox needs a step below"):
+        federation.step()
+    states = federation.engine.clients.values()
+    assert (federation.server["e"] - sum(s["v"] for s in states) / 3).abs().max() < 1e-12
+
+
+def test_participants_count_once_and_in_their_order():
+    problem = quadratics(clients=3, d=4)
+    one, other = (Federation(problem, FedCanonPlus(0.4, 0.05, 3), L1(0.1)) for _ in range(2))
+    one.step([2, 0, 2])
+    other.step([0, 2])
+    assert torch.equal(one.model, other.model)
+    with pytest.raises(FedcanonError, match="numbered 0 to 2"):
+        one.step([3])
+
+
+def test_a_diverged_run_is_not_taken_for_a_stationary_one():
+    z = torch.full((4,), 1e20, dtype=torch.float64)
+    assert stationarity(L1(0.1), z, torch.ones(4, dtype=torch.float64), 1.0) > 1e3

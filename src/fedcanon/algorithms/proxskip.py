@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -137,7 +138,7 @@ class DecentralisedProxSkip(Scaffnew):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.chi >= 0.5:
+        if not 0.5 <= self.chi < math.inf:
             raise FedcanonError(f"chi must be at least 0.5 (1 in theory), not {self.chi:g}.")
 
     def links(self, clients: int) -> Links:

@@ -77,6 +77,10 @@ def _given(rows: tuple[tuple[float, ...], ...], nodes: int) -> np.ndarray:
     if len(rows) != nodes or any(len(row) != nodes for row in rows):
         raise FedcanonError(f"a mixing matrix for {nodes} clients needs {nodes} rows as long.")
     W = np.array(rows)
-    if not (np.allclose(W, W.T) and np.allclose(W.sum(1), 1)):
-        raise FedcanonError("a mixing matrix must be symmetric with rows that sum to 1.")
+    if not (np.allclose(W, W.T) and np.allclose(W.sum(1), 1) and (W >= 0).all()):
+        raise FedcanonError(
+            "a mixing matrix must be symmetric and not negative, with rows that sum to 1."
+        )
+    if not nx.is_connected(nx.from_numpy_array(W)):
+        raise FedcanonError("a mixing matrix must connect all clients: some never hear of others.")
     return W

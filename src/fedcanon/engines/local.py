@@ -22,12 +22,18 @@ from fedcanon.penalties import Penalty
 
 @dataclass(frozen=True)
 class Collected:
-    """One round of the clients: the weighted mean upload, their share of the weight, the cost."""
+    """One round of the clients: the weighted mean upload, their share of the weight, the cost.
+
+    ``states``, ``buffers`` and ``sent`` are what the engine remembers once the round counts.
+    """
 
     mean: State
     share: float
     traffic: Traffic
     prox_calls: int
+    states: dict[int, State]
+    buffers: Tensor
+    sent: State
 
 
 @dataclass(frozen=True)
@@ -72,7 +78,7 @@ class LocalEngine:
     def collect(self, t: int, participants: Sequence[int], sent: State) -> Collected:
         """Run round ``t`` on the participants and average their uploads.
 
-        A round that fails leaves everything as it was: client states move on at its end, together.
+        Nothing changes before ``commit``, so that a round that fails leaves everything as it was.
         """
         sent = {**sent, _BUFFERS: self.buffers}
         short = {name: sent[name] for name in sent if name not in self.algorithm.recalled}
@@ -91,13 +97,17 @@ class LocalEngine:
             traffic.up(upload, copies)
             average.push(client, decoded(upload))
         mean = average.mean()
-        self.buffers = mean.pop(_BUFFERS)
-        self.clients.update(states)
-        self._last_sent, self._last_participants = sent, frozenset(participants)
+        buffers = mean.pop(_BUFFERS)
         # fsum is exact in any order, so that the share of all clients is 1 to the last bit.
         weight_taken = math.fsum(self.problem.weights[client] for client in participants)
         share = weight_taken / self.problem.total_weight
-        return Collected(mean, share, traffic, prox.calls)
+        return Collected(mean, share, traffic, prox.calls, states, buffers, sent)
+
+    def commit(self, collected: Collected) -> None:
+        """Let a round count: clients keep their new states."""
+        self.buffers = collected.buffers
+        self.clients.update(collected.states)
+        self._last_sent, self._last_participants = collected.sent, frozenset(collected.states)
 
     def _run(self, t: int, client: int, received: State, prox: CountedProx) -> tuple[State, State]:
         """One client's upload and new state."""

@@ -113,6 +113,9 @@ class Federation:
         t = self.rounds_done
         if participants is None:
             participants = self.draw_participants()
+        elif set(participants) - set(range(len(self.problem.clients))):
+            raise FedcanonError(f"clients are numbered 0 to {len(self.problem.clients) - 1}.")
+        participants = sorted(set(participants))  # the order of every sum
         self._check_participants(len(participants))
         if len(participants) < len(self.problem.clients) and self.algorithm.everyone(self.server):
             raise FedcanonError(f"round {t} of {self.algorithm} needs all clients.")
@@ -122,6 +125,7 @@ class Federation:
         self.server = self.algorithm.aggregate(
             self.server, sent, collected.mean, collected.share, prox
         )
+        self.engine.commit(collected)
         self.rounds_done += 1
         self.cost.add(collected)
         self.cost.server_prox += prox.calls

@@ -50,8 +50,11 @@ class RunFolder:
         self.path = path
 
     @classmethod
-    def create(cls, path: Path, config: Config) -> RunFolder:
-        """A new folder for a run of this configuration; one that exists is refused."""
+    def create(cls, path: Path, config: Config, automatic: Sequence[str] = ()) -> RunFolder:
+        """A new folder for a run of this configuration; one that exists is refused.
+
+        ``automatic`` names the settings that were "auto" before they were filled in.
+        """
         try:
             path.mkdir(parents=True)
         except FileExistsError:
@@ -62,7 +65,8 @@ class RunFolder:
         except OSError as error:
             raise FedcanonError(f"cannot make the folder {path}: {error.strerror}.") from None
         run = cls(path)
-        run._write("environment.json", json.dumps(environment(), indent=2))
+        facts = {**environment(), "automatic": list(automatic)}
+        run._write("environment.json", json.dumps(facts, indent=2))
         run.keep_config(config)  # last, because a folder with a configuration is a run
         return run
 
@@ -123,12 +127,13 @@ class RunFolder:
         """finished, running or interrupted."""
         if self.result is not None:
             return "finished"
-        lock = self._lock()
         try:
-            with lock.acquire(blocking=False):
+            with self._lock().acquire(blocking=False):
                 return "interrupted"
         except Timeout:
             return "running"
+        except OSError:  # a folder that only may be read has no process at work in it
+            return "interrupted"
 
     @property
     def checkpoints(self) -> Checkpoints:
@@ -186,6 +191,8 @@ class RunFolder:
             raise FedcanonError(f"the run {self.name} is going on in another process.") from None
 
     def _lock(self) -> FileLock:
+        if not self.path.is_dir():  # a lock would make the folder
+            raise FedcanonError(f"the folder {self.path} is gone.")
         return FileLock(self.path / ".lock")
 
     def _read(self, name: str) -> dict[str, Any] | None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
 from fedcanon.algorithms import State
@@ -96,10 +97,13 @@ def is_small(problem: Problem) -> bool:
 def stationarity(penalty: Penalty, z: Tensor, gradient: Tensor, step: float) -> float:
     """‖G^a(z)‖, which is 0 at stationary points: G^a(z) = (z − prox_{ah}(z − a∇f(z)))/a.
 
-    ``step`` is a, ``gradient`` ∇f(z).
+    ``step`` is a, ``gradient`` ∇f(z). What z's own rounding hides is not taken for 0: the result is
+    at least ε‖z‖/a, or a run that diverges would end with ‖G‖ = 0.
     """
     move = z - penalty.prox_(z - step * gradient, step)
-    return float(move.double().norm()) / step  # float32 norms of long vectors lose four digits
+    # In double precision, because float32 norms of long vectors lose four digits.
+    rounding = torch.finfo(z.dtype).eps * float(z.double().norm())
+    return max(float(move.double().norm()), rounding) / step
 
 
 def stationarity_step(penalty: Penalty) -> float:

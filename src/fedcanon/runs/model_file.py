@@ -21,6 +21,7 @@ def save_model(module: nn.Module, path: Path) -> None:
     # Copies, because parameters are views into one vector and a file holds each on its own.
     tensors = {name: tensor.detach().cpu().clone() for name, tensor in module.state_dict().items()}
     save_file(tensors, temporary, metadata={"format": "pt"})
+    temporary.chmod(0o644)  # safetensors writes files that only their owner may read
     make_durable(temporary)
     temporary.rename(path)
     make_durable(path.parent)

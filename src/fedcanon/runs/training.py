@@ -16,7 +16,7 @@ import torch
 
 from fedcanon.data import Dataset
 from fedcanon.errors import FedcanonError
-from fedcanon.runs.build import build, resolved
+from fedcanon.runs.build import AUTO, build, resolved
 from fedcanon.runs.config import Config, changed, make_config
 from fedcanon.runs.federation import Federation
 from fedcanon.runs.fit import fit
@@ -58,7 +58,8 @@ def train_in(
     path: Path, config: Config, federation: Federation, observers: Sequence[Observer] = ()
 ) -> Result:
     """Train a federation that was built from ``config`` and keep the run in a new folder."""
-    run = RunFolder.create(path, resolved(config, federation))
+    automatic = [f"algorithm.{k}" for k, v in config.algorithm.items() if v == AUTO]
+    run = RunFolder.create(path, resolved(config, federation), automatic)
     with run.locked():
         return _go_on(run, config, federation, (), observers)
 
