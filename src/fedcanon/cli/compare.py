@@ -13,8 +13,9 @@ from rich.table import Table
 
 from fedcanon.cli.app import Settings, app, console
 from fedcanon.cli.progress import progress_bar
-from fedcanon.cli.wording import byte_count, problem_headline
+from fedcanon.cli.wording import problem_headline
 from fedcanon.errors import FedcanonError
+from fedcanon.report.page.wording import byte_count
 from fedcanon.report.plots import Against, check_writable, plot_histories, save
 from fedcanon.runs import Result
 from fedcanon.runs.build import assemble, build_problem, check_names

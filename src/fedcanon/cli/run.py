@@ -10,6 +10,7 @@ from rich.markup import escape
 
 from fedcanon.cli.app import ConfigFile, Settings, app, console
 from fedcanon.cli.progress import progress_bar
+from fedcanon.cli.watch import live_page
 from fedcanon.cli.wording import headline, summary
 from fedcanon.report.plots import check_writable, plot_histories, save
 from fedcanon.runs import Result
@@ -20,6 +21,7 @@ from fedcanon.runs.training import resume as resume_run
 from fedcanon.runs.training import train_in
 
 Plot = Annotated[Path | None, typer.Option(help="Write a picture of the run.")]
+Live = Annotated[bool, typer.Option("--live", help="Show the run in the browser as it goes on.")]
 
 
 @app.command()
@@ -30,6 +32,7 @@ def run(
     folder: Annotated[
         Path | None, typer.Option(help="Where the run is kept; a new folder in runs/ by default.")
     ] = None,
+    live: Live = False,
 ) -> None:
     """Train a model as a configuration says, keep the run, and print how it went."""
     settings = load_config(config, set_ or [])
@@ -39,8 +42,9 @@ def run(
         federation = build(settings)
     title = headline(settings, federation)
     console.print(f"[bold]{escape(title)}[/]", highlight=False)
-    with progress_bar() as bar:
-        result = train_in(folder or new_path(settings), settings, federation, [bar])
+    path = folder or new_path(settings)
+    with live_page(path, wanted=live), progress_bar() as bar:
+        result = train_in(path, settings, federation, [bar])
     _show(result, settings, title, plot)
 
 
@@ -49,12 +53,14 @@ def resume(
     name: Annotated[str, typer.Argument(metavar="RUN", help="A run's folder or name.")],
     rounds: Annotated[int | None, typer.Option(min=1, help="Go on up to this round.")] = None,
     plot: Plot = None,
+    live: Live = False,
 ) -> None:
     """Go on with a run that was interrupted, to the same bits as if it had not been."""
     if plot:
         check_writable(plot)
-    settings = RunFolder.find(name).config
-    with progress_bar() as bar:
+    run = RunFolder.find(name)
+    settings = run.config
+    with live_page(run.path, wanted=live), progress_bar() as bar:
         result = resume_run(name, rounds=rounds, observers=[bar])
     _show(result, settings, result.title, plot)
 

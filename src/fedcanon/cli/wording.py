@@ -11,6 +11,7 @@ from rich.table import Table
 from fedcanon.algorithms import ALGORITHMS
 from fedcanon.compression import Identity
 from fedcanon.penalties import PerLayer
+from fedcanon.report.page.wording import byte_count
 from fedcanon.runs import Federation, Record
 from fedcanon.runs.config import Config
 
@@ -81,12 +82,3 @@ def two_columns(rows: Mapping[str, str]) -> Table:
         if shown:
             table.add_row(f"[dim]{name}[/]", shown)
     return table
-
-
-def byte_count(count: float) -> str:
-    """A number of bytes, readable."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.3g} TB"

@@ -1,0 +1,106 @@
+"""``fedcanon evaluate``: a trained network on test data."""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from fedcanon.cli.app import app, console
+from fedcanon.data import Dataset
+from fedcanon.errors import FedcanonError
+from fedcanon.export.evaluation import Evaluation
+from fedcanon.export.evaluation import evaluate as evaluate_on
+from fedcanon.export.trained import Trained, trained
+from fedcanon.runs.config import parse_value
+from fedcanon.runs.named import make_dataset
+
+ROWS = 20
+"""Classes that are listed below one another before a second column begins."""
+BLOCK = 26
+"""Characters that a column of the table of classes takes."""
+
+
+@app.command()
+def evaluate(
+    name: Annotated[str, typer.Argument(metavar="RUN", help="A run's folder or name.")],
+    data: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Another dataset than the run's own.")
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="An option of the dataset.", metavar="data.KEY=VALUE"),
+    ] = None,
+) -> None:
+    """Measure the model of a finished run on test data, class by class."""
+    options = dict(map(_option, set_ or []))
+    network = trained(name)
+    source = network.run.config.data.source if data is None else {"name": data}
+    with console.status("loading data …"):
+        dataset = make_dataset({**source, **options})
+    _require_fit(network, dataset)
+    if data is None and not options:
+        _require_own(network, dataset)
+    found = evaluate_on(network.module, dataset.test, dataset.classes)
+    console.print(
+        f"[bold]{escape(network.run.name)}[/] on {escape(dataset.name)} · {len(dataset.test):,} "
+        f"test samples\nloss {found.loss:.4f} · accuracy {found.accuracy:.4f}\n",
+        highlight=False,
+    )
+    console.print(_by_class(found), highlight=False)
+
+
+def _option(setting: str) -> tuple[str, Any]:
+    key, equals, text = setting.partition("=")
+    option = key.removeprefix("data.")
+    if not equals or option == key or option in ("", "name", "partition", "augment"):
+        raise FedcanonError(
+            f"--set takes an option of the dataset here, such as data.test=new.csv, not "
+            f"'{setting}'; --data names another dataset."
+        )
+    return option, parse_value(text)
+
+
+def _require_fit(network: Trained, dataset: Dataset) -> None:
+    run, expected = network.run.name, network.data
+    if dataset.shape != expected.shape:
+        found, wanted = ("×".join(map(str, shape)) for shape in (dataset.shape, expected.shape))
+        raise FedcanonError(
+            f"{dataset.name} has inputs of shape {found}, but the run {run} was trained on "
+            f"{wanted}."
+        )
+    if dataset.classes != expected.classes:
+        raise FedcanonError(
+            f"{dataset.name} has {dataset.classes} classes, but the run {run} was trained on "
+            f"{expected.classes}."
+        )
+
+
+def _require_own(network: Trained, dataset: Dataset) -> None:
+    """Refuse the dataset of a configuration that a dataset from Python had replaced."""
+    if network.data.name.partition(" (")[0] != dataset.name:
+        raise FedcanonError(
+            f"the run {network.run.name} was trained on {network.data.name}, which its "
+            "configuration does not name: say with --data on what to evaluate it."
+        )
+
+
+def _by_class(found: Evaluation) -> Table:
+    """Samples and accuracy of every class, side by side if there are many."""
+    samples, correct = found.samples.tolist(), found.correct.tolist()
+    cells = [
+        (str(label), f"{count:,}", f"{right / count:.1%}" if count else "–")
+        for label, (count, right) in enumerate(zip(samples, correct, strict=True))
+    ]
+    blocks = max(1, min(console.width // BLOCK, ceil(len(cells) / ROWS)))
+    rows = ceil(len(cells) / blocks)
+    table = Table(box=None, padding=(0, 1), header_style="dim")
+    for _ in range(blocks):
+        for column in ("class", "samples", "accuracy"):
+            table.add_column(column, justify="right", no_wrap=True)
+    for row in range(rows):
+        table.add_row(*(text for entry in cells[row::rows] for text in entry))
+    return table

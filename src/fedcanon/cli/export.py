@@ -1,0 +1,122 @@
+"""``fedcanon export``: a trained network as files to ship."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+from torch import nn
+
+from fedcanon.cli.app import app, console
+from fedcanon.errors import FedcanonError
+from fedcanon.export import Format, prune, save, unused_inputs
+from fedcanon.export.formats import dense_size
+from fedcanon.export.latency import latencies
+from fedcanon.export.links import LAYERS
+from fedcanon.export.operations import Shape
+from fedcanon.export.trained import Trained, trained
+from fedcanon.report.page.wording import byte_count
+
+
+@app.command()
+def export(
+    name: Annotated[str, typer.Argument(metavar="RUN", help="A run's folder or name.")],
+    to: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Where files go; RUN/export or RUN/pruned by default."),
+    ] = None,
+    formats: Annotated[
+        list[Format] | None,
+        typer.Option("--format", help="A format; may be repeated. All of them by default."),
+    ] = None,
+    prune_: Annotated[
+        bool,
+        typer.Option("--prune", help="Take out neurons and channels that do nothing."),
+    ] = False,
+) -> None:
+    """Write the model of a finished run in formats that other programs read."""
+    network = trained(name)
+    module, dense = network.module, dense_size(network.module)
+    if prune_:
+        module = _pruned(network)
+    folder = to or network.run.path / ("pruned" if prune_ else "export")
+    table = _table("file", "size", "of dense")
+    failed = []
+    for kind in formats or Format:
+        path = folder / f"model{kind.suffix}"
+        try:
+            with console.status(f"writing {path.name} …"):
+                save(module, network.shape, path, kind)
+        except FedcanonError as error:
+            if formats:
+                raise
+            failed.append(f"{path.name} was not written: {error}")
+            continue
+        size = path.stat().st_size
+        table.add_row(path.name, byte_count(size), f"{size / dense:.1%}")
+    console.print(table, highlight=False)
+    for sentence in failed:
+        console.print(f"[yellow]note[/] {escape(sentence)}", highlight=False)
+    console.print(f"files written to {escape(str(folder))}", highlight=False, soft_wrap=True)
+
+
+def _pruned(network: Trained) -> nn.Module:
+    """The pruned network, or the network itself with a sentence that says why."""
+    module, shape = network.module, network.shape
+    try:
+        with console.status("pruning …"):
+            pruned = prune(module, shape)
+            unused = len(unused_inputs(pruned, shape))
+    except FedcanonError as error:
+        console.print(f"[yellow]note[/] not pruned: {escape(str(error))}", highlight=False)
+        return module
+    if _units(pruned) == _units(module):
+        console.print("nothing to prune: every neuron and channel is used.")
+    else:
+        with console.status("measuring …"):
+            table = _comparison(module, pruned, shape)
+        console.print(table, highlight=False)
+    if unused:
+        console.print(f"{unused:,} inputs are never used; they stay.", highlight=False)
+    return pruned
+
+
+def _comparison(before: nn.Module, after: nn.Module, shape: Shape) -> Table:
+    """What pruning changed."""
+    table = _table("", "before", "after", "ratio")
+
+    def add(what: str, measured: Sequence[float], show: Callable[[float], str]) -> None:
+        old, new = measured
+        table.add_row(what, show(old), show(new), f"{new / old:.1%}")
+
+    both = before, after
+    add("neurons and channels", [*map(_units, both)], "{:,}".format)
+    add("parameters", [*map(_parameters, both)], "{:,}".format)
+    add("size", [*map(dense_size, both)], byte_count)
+    add("latency, 1 sample", latencies(both, shape, 1), _duration)
+    add("latency, 256 samples", latencies(both, shape, 256), _duration)
+    return table
+
+
+def _units(module: nn.Module) -> int:
+    return sum(len(layer.weight) for layer in module.modules() if isinstance(layer, LAYERS))
+
+
+def _parameters(module: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def _duration(seconds: float) -> str:
+    return f"{1e6 * seconds:.3g} µs" if seconds < 1e-3 else f"{1e3 * seconds:.3g} ms"
+
+
+def _table(first: str, *columns: str) -> Table:
+    table = Table(box=None, padding=(0, 2), header_style="dim")
+    table.add_column(first)
+    for column in columns:
+        table.add_column(column, justify="right", no_wrap=True)
+    return table

@@ -1,0 +1,26 @@
+"""``fedcanon report``: runs as one interactive page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from fedcanon.cli.app import app, console
+from fedcanon.report.page import check_target, write_report
+from fedcanon.runs.folder import RunFolder
+
+
+@app.command()
+def report(
+    names: Annotated[list[str], typer.Argument(metavar="RUN...", help="Folders or names of runs.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The page.")] = Path("report.html"),
+) -> None:
+    """Write one interactive page about a run, or about several to compare; it needs no network."""
+    check_target(output)
+    folders = {run.path.resolve(): run for run in map(RunFolder.find, names)}
+    with console.status("reading runs …"):
+        write_report(list(folders.values()), output)
+    console.print(f"report written to {escape(str(output))}", highlight=False, soft_wrap=True)

@@ -1,0 +1,154 @@
+"""The files that a trained network can become."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from copy import deepcopy
+from enum import StrEnum
+from importlib.util import find_spec
+from pathlib import Path
+
+import torch
+from safetensors.torch import save as to_safetensors
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from fedcanon.errors import FedcanonError
+from fedcanon.export.messages import one_line
+from fedcanon.export.operations import Shape
+from fedcanon.export.sparse import save_sparse
+from fedcanon.runs.checkpoint import make_durable
+
+METADATA = {"format": "pt"}
+"""What other readers of safetensors look for."""
+
+
+class Format(StrEnum):
+    """A kind of file, by its name on the command line."""
+
+    SAFETENSORS = "safetensors"
+    PYTORCH = "pt"
+    PROGRAM = "pt2"
+    ONNX = "onnx"
+    SPARSE = "sparse"
+
+    @property
+    def suffix(self) -> str:
+        """How the names of its files end."""
+        return ".sparse.safetensors" if self is Format.SPARSE else f".{self}"
+
+
+def save(module: nn.Module, example_shape: Shape, path: Path, kind: Format) -> None:
+    """Write a network to a file, which is there whole or not at all.
+
+    ``example_shape`` is the shape of one input; files that hold the computation (``pt2`` and
+    ``onnx``) take batches of any size.
+
+    Raises:
+        FedcanonError: the network cannot be written in this format, or the file not at this place.
+    """
+    # The suffix stays at the end, because torch.export looks at it.
+    temporary = path.with_name(f"unfinished-{path.name}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _WRITERS[kind](module, example_shape, temporary)
+        make_durable(temporary)
+        temporary.rename(path)
+        make_durable(path.parent)
+    except OSError as error:
+        raise FedcanonError(f"cannot write {path}: {error.strerror or one_line(error)}.") from None
+    finally:
+        if path.parent.is_dir():
+            temporary.unlink(missing_ok=True)
+
+
+def dense_size(module: nn.Module) -> int:
+    """The bytes of a network's safetensors file."""
+    return len(to_safetensors(tensors_of(module), metadata=METADATA))
+
+
+def tensors_of(module: nn.Module) -> dict[str, Tensor]:
+    """Parameters and statistics by their names, each in memory of its own."""
+    return {
+        name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
+        for name, tensor in module.state_dict().items()
+    }
+
+
+def _save_safetensors(module: nn.Module, example_shape: Shape, path: Path) -> None:
+    save_file(tensors_of(module), path, metadata=METADATA)
+
+
+def _save_state_dict(module: nn.Module, example_shape: Shape, path: Path) -> None:
+    torch.save(tensors_of(module), path)
+
+
+def _save_sparse(module: nn.Module, example_shape: Shape, path: Path) -> None:
+    save_sparse(tensors_of(module), path)
+
+
+def _save_program(module: nn.Module, example_shape: Shape, path: Path) -> None:
+    with _quiet():
+        torch.export.save(_program(module, example_shape, "torch.export"), path)
+
+
+def _save_onnx(module: nn.Module, example_shape: Shape, path: Path) -> None:
+    for library in ("onnx", "onnxscript"):
+        if find_spec(library) is None:
+            raise FedcanonError(f'{library} is not installed: pip install "fedcanon[export]".')
+    # In single precision, because ONNX Runtime has no double-precision convolution.
+    program = _program(deepcopy(module).float(), example_shape, "ONNX")
+    with _quiet():
+        try:
+            converted = torch.onnx.export(
+                program,
+                dynamo=True,
+                input_names=["input"],
+                output_names=["scores"],
+                dynamic_shapes=({0: "batch"},),
+                verbose=False,
+            )
+        except Exception as error:  # the exporter has many of its own
+            raise _unfit("ONNX", error) from error
+    assert converted is not None
+    converted.save(path, external_data=False)
+
+
+def _program(module: nn.Module, example_shape: Shape, what: str) -> torch.export.ExportedProgram:
+    example = next(module.parameters()).new_zeros(2, *example_shape)
+    with _quiet():
+        try:
+            return torch.export.export(
+                module, (example,), dynamic_shapes=({0: torch.export.Dim("batch")},)
+            )
+        except Exception as error:  # the exporter has many of its own
+            raise _unfit(what, error) from error
+
+
+def _unfit(what: str, error: Exception) -> FedcanonError:
+    return FedcanonError(f"{what} cannot express the network: {one_line(error)}.")
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep the exporters from talking about their own insides."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
+
+
+_WRITERS: dict[Format, Callable[[nn.Module, Shape, Path], None]] = {
+    Format.SAFETENSORS: _save_safetensors,
+    Format.PYTORCH: _save_state_dict,
+    Format.PROGRAM: _save_program,
+    Format.ONNX: _save_onnx,
+    Format.SPARSE: _save_sparse,
+}

@@ -1,0 +1,29 @@
+"""How long networks take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+
+import torch
+from torch import nn
+from torch.utils.benchmark import Timer
+
+from fedcanon.export.operations import Shape
+
+REPEATS = 7
+
+
+def latencies(modules: Sequence[nn.Module], example_shape: Shape, batch: int) -> list[float]:
+    """Median seconds of each network for a batch, on one thread.
+
+    They are measured by turns, so that a busy machine slows them all.
+    """
+    inputs = next(modules[0].parameters()).new_zeros(batch, *example_shape)
+    found: list[list[float]] = [[] for _ in modules]
+    with torch.inference_mode():
+        for _ in range(REPEATS):
+            for module, times in zip(modules, found, strict=True):
+                timer = Timer("module(inputs)", globals={"module": module, "inputs": inputs})
+                times.append(timer.blocked_autorange(min_run_time=0.05).median)
+    return [median(times) for times in found]

@@ -1,0 +1,40 @@
+"""The network of a finished run, ready to be used."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from torch import nn
+
+from fedcanon.export.operations import Shape
+from fedcanon.objectives import DataSummary
+from fedcanon.runs.folder import RunFolder
+from fedcanon.runs.training import load
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A network in evaluation mode, its run, and the data that it was trained on.
+
+    ``shape`` is that of one input, which differs from the data's where pixels are laid in a row.
+    """
+
+    module: nn.Module
+    shape: Shape
+    run: RunFolder
+    data: DataSummary
+
+
+def trained(name: str) -> Trained:
+    """The network of the run at a path or of that name.
+
+    Raises:
+        FedcanonError: there is no such run, or it is not finished.
+    """
+    run = RunFolder.find(name)
+    module, data = load(run.path).model, run.data
+    assert data is not None  # as in every run that can be loaded
+    # The module of binary logistic regression is a bare nn.Linear: it does not flatten.
+    shape = (prod(data.shape),) if run.config.model.name == "logistic" else data.shape
+    return Trained(module, shape, run, data)

@@ -1,0 +1,96 @@
+"""A page on this machine that follows a run."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from fedcanon.errors import FedcanonError
+from fedcanon.report.page.html import content, page
+from fedcanon.report.page.reading import read_run
+from fedcanon.runs.folder import RunFolder
+
+HOST = "127.0.0.1"
+NAMES = {HOST, "localhost"}
+"""Names under which this machine may be asked; a foreign one is a page that pretends to be ours."""
+PATIENCE = 2.0
+"""Seconds in which an open page asks at least once."""
+
+
+@contextmanager
+def serving(path: Path, port: int = 0) -> Iterator[str]:
+    """Serve a page about the run in a folder, which may come later; gives the page's address.
+
+    At the end, a page that is open gets the time to see it.
+    """
+    try:
+        server = _Server(path, port)
+    except OSError as error:
+        raise FedcanonError(f"cannot serve a page on port {port}: {error.strerror}.") from None
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://{HOST}:{server.server_port}"
+        if time.monotonic() - server.asked < PATIENCE:
+            time.sleep(PATIENCE)
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    """Knows the run; every request has a thread of its own."""
+
+    daemon_threads = True
+
+    def __init__(self, path: Path, port: int) -> None:
+        self.path, self.page, self.asked = path, page(None).encode(), float("-inf")
+        super().__init__((HOST, port), _Handler)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing in the terminal of a run: a browser that goes away is no error."""
+
+    def news(self) -> bytes:
+        """All that the page shows, or why it cannot be shown."""
+        self.asked = time.monotonic()
+        try:
+            found = content([read_run(RunFolder(self.path))])
+        except FedcanonError as error:
+            gone = f"there is no run in {self.path}."
+            found = {"problem": str(error) if self.path.is_dir() else gone}
+        return json.dumps(found).encode()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Two addresses: the page and its numbers."""
+
+    server: _Server
+    timeout = 10.0
+
+    def do_GET(self) -> None:
+        name = self.headers.get("Host", "").partition(":")[0]
+        if name not in NAMES:
+            self.send_error(HTTPStatus.FORBIDDEN)
+        elif self.path == "/":
+            self._send(self.server.page, "text/html; charset=utf-8")
+        elif self.path == "/data.json":
+            self._send(self.server.news(), "application/json")
+        else:
+            self.send_error(HTTPStatus.NOT_FOUND)
+
+    def _send(self, body: bytes, kind: str) -> None:
+        self.send_response(HTTPStatus.OK)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Cache-Control", "no-store")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Requests are not printed into the terminal of a run."""

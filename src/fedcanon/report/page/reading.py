@@ -1,0 +1,95 @@
+"""What a page takes from the folder of a run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+
+from fedcanon.errors import FedcanonError
+from fedcanon.objectives import DataSummary
+from fedcanon.runs.config import Config
+from fedcanon.runs.folder import RunFolder
+from fedcanon.runs.measures import Record
+from fedcanon.runs.training import MODEL
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One weight tensor of a model: how many entries it has and how many of them are 0."""
+
+    size: int
+    zeros: int
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run as it is at one moment.
+
+    ``settings`` is the configuration with dotted keys; ``layers`` is None while there is no model.
+    """
+
+    name: str
+    status: str
+    stopped: str
+    config: Config
+    settings: dict[str, Any]
+    environment: dict[str, Any]
+    records: list[Record]
+    data: DataSummary | None
+    layers: dict[str, Layer] | None
+
+
+def read_run(folder: RunFolder) -> Run:
+    """Read a run, whether it is finished, going on or interrupted."""
+    config = folder.config  # first: it is missing where there is no run at all
+    try:
+        status, environment = folder.status, folder.environment
+        settings = dict(_dotted(config.model_dump(exclude_none=True)))
+        # Filled in from the data of each seed, and yet the same setting.
+        settings.update(dict.fromkeys(environment.get("automatic", ()), "auto"))
+        return Run(
+            folder.name,
+            status,
+            (folder.result or {}).get("stopped", ""),
+            config,
+            settings,
+            environment,
+            folder.records(),
+            folder.data,
+            _layers(folder.path / MODEL) if status == "finished" else None,
+        )
+    except (OSError, ValueError, TypeError, KeyError) as error:  # what damaged files lead to
+        raise FedcanonError(f"the run {folder.name} cannot be read: {error}.") from None
+
+
+def _dotted(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _dotted(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _layers(path: Path) -> dict[str, Layer] | None:
+    """The tensors that a penalty acts on by default: weights, or all where there are none."""
+    if not path.is_file():
+        return None
+    try:
+        with safe_open(path, framework="pt") as file:
+            tensors = {name: file.get_tensor(name) for name in sorted(file.keys(), key=_numbers)}
+    except SafetensorError as error:
+        raise FedcanonError(f"cannot read the model {path}: {error}.") from None
+    weights = {name: tensor for name, tensor in tensors.items() if tensor.dim() > 1} or tensors
+    return {
+        name: Layer(tensor.numel(), int((tensor == 0).sum())) for name, tensor in weights.items()
+    }
+
+
+def _numbers(name: str) -> list[tuple[str, int]]:
+    """Sorts layer10 behind layer2."""
+    return [(text, int(number or 0)) for text, number in re.findall(r"(\D*)(\d*)", name)]

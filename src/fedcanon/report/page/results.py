@@ -1,0 +1,99 @@
+"""What came out: the last measures, over seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from fedcanon.algorithms import ALGORITHMS
+from fedcanon.report.page.groups import Group
+from fedcanon.report.page.reading import Run
+from fedcanon.report.page.wording import byte_count, different, mean_and_deviation
+from fedcanon.runs.measures import Record
+
+NOTHING = ("–", "")
+
+
+def _number(value: float) -> str:
+    return f"{value:.4g}"
+
+
+def _digits(value: float) -> str:
+    return f"{value:.2g}"
+
+
+def _share(value: float) -> str:
+    return f"{value:.2%}"
+
+
+def _seconds(value: float) -> str:
+    return f"{value:,.1f}"
+
+
+def _count(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+Write = Callable[[float], str]
+COLUMNS: dict[str, tuple[Callable[[Record], float | None], Write, Write]] = {
+    "f + h": (lambda record: record.objective, _number, _digits),
+    "loss f": (lambda record: record.loss, _number, _digits),
+    "accuracy": (lambda record: record.test.get("accuracy"), _share, _share),
+    "‖G‖": (lambda record: record.gradient_norm, _number, _digits),
+    "zeros": (lambda record: record.sparsity, _share, _share),
+    "prox calls": (lambda r: r.cost.server_prox + r.cost.client_prox, _count, _count),
+    "sent": (lambda r: r.cost.bytes_down + r.cost.bytes_up, byte_count, byte_count),
+    "seconds": (lambda record: record.cost.seconds, _seconds, _digits),
+}
+"""What is shown of the last record, and how means and deviations are written."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """What a group reached: by column, the mean over its runs and, behind a ±, the deviation."""
+
+    label: str
+    runs: int
+    cells: dict[str, tuple[str, str]]
+
+
+def results(groups: Sequence[Group]) -> list[Row]:
+    """The last measures of all groups, without columns in which nothing was measured."""
+    rows = [_row(group) for group in groups]
+    used = [name for name in ("rounds", *COLUMNS) if any(name in row.cells for row in rows)]
+    return [replace(row, cells={n: row.cells.get(n, NOTHING) for n in used}) for row in rows]
+
+
+def _row(group: Group) -> Row:
+    last = [run.records[-1] for run in group.measured]
+    if not last:
+        return Row(group.label, 0, {})
+    cells = {"rounds": (" / ".join(different(f"{record.round:,}" for record in last)), "")}
+    for name, (measure, write_mean, write_deviation) in COLUMNS.items():
+        values = [value for value in map(measure, last) if value is not None]
+        if values:
+            mean, deviation = mean_and_deviation(values)
+            spread = f"± {write_deviation(deviation)}" if deviation else ""
+            cells[name] = (write_mean(mean), spread)
+    return Row(group.label, len(last), cells)
+
+
+def notes(groups: Sequence[Group]) -> list[str]:
+    """What a reader of the results has to know, beside the status of a run that stands alone."""
+    several = sum(len(group.runs) for group in groups) > 1
+    unfinished = [
+        f"{_progress(run)}{'' if run in group.measured else ', left out of the means'}"
+        for group in groups
+        for run in group.runs
+        if several and run.status != "finished"
+    ]
+    methods = different(str(group.settings["algorithm.name"]) for group in groups)
+    smooth = [n for n in methods if n in ALGORITHMS and ALGORITHMS[n].solves == "f"]
+    verb = "minimises" if len(smooth) == 1 else "minimise"
+    ignoring = f"{', '.join(smooth)} {verb} f alone; the penalty is only measured."
+    return [f"Not finished: {run}." for run in unfinished] + [ignoring] * bool(smooth)
+
+
+def _progress(run: Run) -> str:
+    done = f"{run.records[-1].round:,}" if run.records else "no"
+    return f"{run.name} ({run.status}, {done} of {run.config.rounds:,} rounds)"
