@@ -163,6 +163,8 @@ def test_a_matrix_is_taken_as_it_is(n, seed):
         (((0.7, 0.3), (0.4, 0.6)), "symmetric"),
         (((0.5, 0.4), (0.4, 0.5)), "sum to 1"),
         (((float("nan"), 0.5), (0.5, 0.5)), "symmetric"),
+        (((2.0, -1.0), (-1.0, 2.0)), "not negative"),
+        (((1.0, 0.0), (0.0, 1.0)), "connect all clients"),
     ],
 )
 def test_matrices_that_do_not_average_are_refused(rows, message):
@@ -284,7 +286,7 @@ def test_unequal_weights_are_refused_and_equal_ones_are_not():
     assert torch.equal(*models)
 
 
-@pytest.mark.parametrize("chi", [0.49, 0.0, -1.0, float("nan")])
-def test_a_chi_below_one_half_is_refused(chi):
+@pytest.mark.parametrize("chi", [0.49, 0.0, -1.0, float("nan"), float("inf")])
+def test_a_chi_below_one_half_or_without_end_is_refused(chi):
     with pytest.raises(FedcanonError, match=r"chi must be at least 0\.5"):
         DecentralisedProxSkip(chi=chi)

@@ -78,4 +78,9 @@ class Mixing:
             name: torch.stack([upload[name] for upload in self._uploads])
             for name in self._uploads[0]
         }
-        return {name: self._links.weights.to(rows) @ rows for name, rows in stacked.items()}
+        # In double precision: rows of W that sum to 1 only nearly would let all nodes drift.
+        weights = self._links.weights
+        return {
+            name: (weights.to(rows.device) @ rows.double()).to(rows.dtype)
+            for name, rows in stacked.items()
+        }
