@@ -169,10 +169,15 @@ def test_watch_ends_with_ctrl_c(fedcanon, runs):
         finally:
             os.kill(os.getpid(), signal.SIGINT)
 
+    # A shell that starts tests in the background lets them ignore the signal.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     helper = threading.Thread(target=look_and_interrupt)
     helper.start()
-    code, out, err = fedcanon("watch", str(runs["scaffold-0"].path), "--port", str(port))
-    helper.join()
+    try:
+        code, out, err = fedcanon("watch", str(runs["scaffold-0"].path), "--port", str(port))
+    finally:
+        helper.join()
+        signal.signal(signal.SIGINT, before)
     assert (code, err, answers) == (0, "", [200])
     assert f"http://127.0.0.1:{port}" in out
 
