@@ -25,7 +25,7 @@ types: $(VENV)/dev.stamp
 # The two variables silence notices about a future MkDocs 2; they are not warnings of the build.
 docs: $(VENV)/dev.stamp
 	NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=true $(BIN)/mkdocs build --strict --quiet
-	! grep -rlE -- '-{1,2}8 ?&lt;' site --include=*.html # a snippet that was not filled in
+	! grep -rlE --include='*.html' -e '-{1,2}8 ?&lt;' site # a snippet that was not filled in
 
 bench: $(VENV)/dev.stamp
 	$(BIN)/python benchmarks/prox.py

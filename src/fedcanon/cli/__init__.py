@@ -1,7 +1,7 @@
 """The command line: one file per command, in the order of ``fedcanon --help``."""
 
-from fedcanon.cli import run, runs, compare, report, watch, export, evaluate  # noqa: I001
-from fedcanon.cli import check, data, catalogue, paper
+from fedcanon.cli import run, runs, compare, sweep, path, report, watch  # noqa: I001
+from fedcanon.cli import export, evaluate, check, data, catalogue, paper
 from fedcanon.cli.app import main
 
 __all__ = [
@@ -13,8 +13,10 @@ __all__ = [
     "export",
     "main",
     "paper",
+    "path",
     "report",
     "run",
     "runs",
+    "sweep",
     "watch",
 ]

@@ -19,9 +19,14 @@ from fedcanon.runs.config import Config, load_config
 from fedcanon.runs.folder import RunFolder, new_path
 from fedcanon.runs.training import resume as resume_run
 from fedcanon.runs.training import train_in
+from fedcanon.trackers import check_trackers, tracking
 
 Plot = Annotated[Path | None, typer.Option(help="Write a picture of the run.")]
 Live = Annotated[bool, typer.Option("--live", help="Show the run in the browser as it goes on.")]
+Track = Annotated[
+    list[str] | None,
+    typer.Option(help="Send the run to tensorboard, mlflow or wandb.", metavar="NAME"),
+]
 
 
 @app.command()
@@ -33,18 +38,24 @@ def run(
         Path | None, typer.Option(help="Where the run is kept; a new folder in runs/ by default.")
     ] = None,
     live: Live = False,
+    track: Track = None,
 ) -> None:
     """Train a model as a configuration says, keep the run, and print how it went."""
     settings = load_config(config, set_ or [])
     if plot:
         check_writable(plot)
+    check_trackers(track or [])
     with console.status("loading data and model …"):
         federation = build(settings)
     title = headline(settings, federation)
     console.print(f"[bold]{escape(title)}[/]", highlight=False)
     path = folder or new_path(settings)
-    with live_page(path, wanted=live), progress_bar() as bar:
-        result = train_in(path, settings, federation, [bar])
+    with (
+        live_page(path, wanted=live),
+        tracking(track or [], path) as trackers,
+        progress_bar() as bar,
+    ):
+        result = train_in(path, settings, federation, [bar, *trackers])
     _show(result, settings, title, plot)
 
 
@@ -54,14 +65,20 @@ def resume(
     rounds: Annotated[int | None, typer.Option(min=1, help="Go on up to this round.")] = None,
     plot: Plot = None,
     live: Live = False,
+    track: Track = None,
 ) -> None:
     """Go on with a run that was interrupted, to the same bits as if it had not been."""
     if plot:
         check_writable(plot)
+    check_trackers(track or [])
     run = RunFolder.find(name)
     settings = run.config
-    with live_page(run.path, wanted=live), progress_bar() as bar:
-        result = resume_run(name, rounds=rounds, observers=[bar])
+    with (
+        live_page(run.path, wanted=live),
+        tracking(track or [], run.path) as trackers,
+        progress_bar() as bar,
+    ):
+        result = resume_run(name, rounds=rounds, observers=[bar, *trackers])
     _show(result, settings, result.title, plot)
 
 

@@ -1,0 +1,100 @@
+"""``fedcanon path``: one model for each κ, each started from the one before, and one chosen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from fedcanon.cli.app import ConfigFile, Settings, app, console
+from fedcanon.cli.progress import progress_bar
+from fedcanon.errors import FedcanonError
+from fedcanon.report.plots import check_writable, save
+from fedcanon.runs.config import load_config
+from fedcanon.search.folder import default_path
+from fedcanon.search.kappas import parse_kappas
+from fedcanon.search.path import FollowedPath, PathSearch, follow
+from fedcanon.search.path_picture import plot_path
+from fedcanon.search.selection import parse_selection
+
+LINEAR = ("linear", "logistic")
+"""Models whose coefficients mean something one by one."""
+
+
+@app.command()
+def path(
+    config: ConfigFile = None,
+    kappas: Annotated[
+        str | None,
+        typer.Option(
+            help="Values of κ in their order, such as 1e-1:1e-4:20; from all zeros by default.",
+            metavar="FIRST:LAST:COUNT",
+            show_default=False,
+        ),
+    ] = None,
+    select: Annotated[
+        str,
+        typer.Option(help="validation, bic or sparsity:0.9.", metavar="CRITERION"),
+    ] = "validation",
+    plot: Annotated[
+        Path | None, typer.Option(help="The picture's file; path.png in the folder by default.")
+    ] = None,
+    folder: Annotated[
+        Path | None,
+        typer.Option(help="Where the path is kept; the same command finds it in runs/ again."),
+    ] = None,
+    set_: Settings = None,
+) -> None:
+    """Fit a model for each κ, each started from the one before, and choose one."""
+    settings = load_config(config, set_ or [])
+    values = None if kappas is None else parse_kappas(kappas)
+    search = PathSearch(settings, parse_selection(select), values)
+    where = folder or default_path("path", settings, search.question)
+    if plot:
+        check_writable(plot)
+    try:
+        found = follow(search, where, lambda k, count: progress_bar(f"κ {k + 1}/{count}"))
+    except KeyboardInterrupt:
+        raise FedcanonError(
+            f"stopped: the same command goes on with what is missing in {where}."
+        ) from None
+    penalty = settings.penalty["name"]
+    title = f"{penalty} path · {settings.data.name} · {settings.model.name}"
+    console.print(f"[bold]{escape(title)}[/]", highlight=False)
+    label = search.selection.label
+    console.print(_table(found, label), highlight=False)
+    coefficients = found.coefficients() if settings.model.name in LINEAR else None
+    picture = plot or where / "path.png"
+    taken = f"κ = {found.points[found.chosen].kappa:.4g} taken for its {label}"
+    figure = plot_path(found.points, found.chosen, label, f"{title} · {taken}", coefficients)
+    save(figure, picture)
+    console.print(taken, highlight=False)
+    if found.chosen == len(found.points) - 1:
+        console.print("[yellow]note[/] it is the last: a path that goes on may have a better one")
+    kept = f"model.safetensors, selected.toml and path.csv kept in {where}, picture in {picture}"
+    console.print(escape(kept), highlight=False, soft_wrap=True)
+
+
+def _table(found: FollowedPath, label: str) -> Table:
+    table = Table(box=None, padding=(0, 1), header_style="dim")
+    columns = ["κ", "rounds", "loss", label, "accuracy", "non-zeros", "zeros"]
+    for column in dict.fromkeys(columns):
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("")
+    for number, point in enumerate(found.points):
+        accuracy = point.record.test.get("accuracy")
+        criterion = [] if label == "loss" else [f"{point.criterion:.5g}"]
+        table.add_row(
+            f"{point.kappa:.3g}",
+            f"{point.record.round:,}",
+            f"{point.record.loss:.5g}",
+            *criterion,
+            "" if accuracy is None else f"{accuracy:.4f}",
+            f"{point.nonzeros:,}",
+            f"{point.record.sparsity:.1%}",
+            "[green]←[/]" if number == found.chosen else "",
+        )
+    return table

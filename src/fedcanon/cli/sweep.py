@@ -1,0 +1,165 @@
+"""``fedcanon sweep``: many runs over a space of settings, and the best of them."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from fedcanon.cli.app import ConfigFile, Settings, app, console
+from fedcanon.errors import FedcanonError
+from fedcanon.report.plots import save
+from fedcanon.search.folder import default_path
+from fedcanon.search.goal import Goal
+from fedcanon.search.space import Sampler, Space, parse_space
+
+if TYPE_CHECKING:
+    from fedcanon.search.sweep import Sweep, Watch
+    from fedcanon.search.trials import Trial
+
+BEST = 10
+"""Trials that are printed."""
+
+TRIALS = 20
+"""Trials of a sampler where no number is given."""
+
+
+@app.command()
+def sweep(
+    config: ConfigFile = None,
+    over: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Vary a setting: algorithm.beta=0.03,0.1 or penalty.kappa=1e-4:1e-2:log. "
+            "Every trial is repeated for each seed=0,1,2.",
+            metavar="KEY=VALUES",
+            show_default=False,
+        ),
+    ] = None,
+    sampler: Annotated[
+        Sampler | None,
+        typer.Option(help="grid by default, tpe where a range is given.", show_default=False),
+    ] = None,
+    trials: Annotated[
+        int | None, typer.Option(min=1, help=f"Trials of random and tpe; {TRIALS} by default.")
+    ] = None,
+    minimise: Annotated[
+        str | None,
+        typer.Option(help="The measure to make small; objective by default.", metavar="MEASURE"),
+    ] = None,
+    maximise: Annotated[
+        str | None, typer.Option(help="The measure to make large.", metavar="MEASURE")
+    ] = None,
+    folder: Annotated[
+        Path | None,
+        typer.Option(help="Where the runs are kept; the same command finds it in runs/ again."),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Worker processes; one for each core by default.")
+    ] = None,
+    set_: Settings = None,
+) -> None:
+    """Run every combination of some settings, or search them, and print the best."""
+    if importlib.util.find_spec("optuna") is None:
+        raise FedcanonError('a sweep needs a package: pip install "fedcanon[sweep]".')
+    # Optuna takes a second to import, which other commands do not need.
+    from fedcanon.search.sweep import Sweep, run_sweep
+    from fedcanon.search.sweep_picture import plot_sweep
+    from fedcanon.search.trials import State
+    from fedcanon.search.workers import cores
+
+    space = parse_space(over or [])
+    if not (space.axes or space.seeds):
+        raise FedcanonError("say what to vary, such as --over algorithm.beta=0.03,0.1.")
+    if sampler is None:
+        sampler = Sampler.tpe if space.ranges else Sampler.grid
+    if trials is None and sampler is not Sampler.grid:
+        trials = TRIALS
+    goal = _goal(minimise, maximise, space)
+    asked = Sweep(config, tuple(set_ or ()), space, goal, sampler, trials)
+    path = folder or default_path("sweep", asked.base, asked.question)
+    console.print(f"[bold]{escape(_headline(asked))}[/]", highlight=False)
+    with _bar(asked) as watch:
+        found = run_sweep(asked, path, workers or cores(), watch)
+    failed = [trial for trial in found if trial.state is State.failed]
+    ranked = _ranked(asked, found)
+    if failed:
+        first = f"{len(failed)} of {len(found)} trials failed; trial {failed[0].number}:"
+        console.print(f"[yellow]{first}[/] {escape(failed[0].error)}", highlight=False)
+    if not ranked:
+        raise typer.Exit(1)
+    console.print(_table(asked, ranked[:BEST]), highlight=False)
+    save(plot_sweep(asked, found, ranked[0], _headline(asked)), path / "trials.png")
+    kept = f"runs, trials.csv and trials.png kept in {path}"
+    console.print(escape(kept), highlight=False, soft_wrap=True)
+
+
+def _goal(minimise: str | None, maximise: str | None, space: Space) -> Goal:
+    if minimise and maximise:
+        raise FedcanonError("a sweep has one goal: give --minimise or --maximise, not both.")
+    if not (minimise or maximise) and any(key.startswith("penalty") for key in space.axes):
+        raise FedcanonError(
+            "f + h means something else for every penalty: say what to look for, with "
+            "--minimise test_loss or --maximise accuracy."
+        )
+    return Goal(maximise or minimise or "objective", maximise is not None)
+
+
+def _headline(sweep: Sweep) -> str:
+    size, seeds = sweep.size, len(sweep.seeds)
+    runs = f"{size} trials × {seeds} seeds" if seeds > 1 else f"{size} trials"
+    goal = f"{'largest' if sweep.goal.maximise else 'smallest'} {sweep.goal.measure}"
+    return f"{sweep.sampler} · {runs} · {goal}".replace("_", " ")
+
+
+@contextmanager
+def _bar(sweep: Sweep) -> Iterator[Watch]:
+    """A bar while a sweep goes on: runs done and the best value so far."""
+    columns = (
+        TextColumn("run"),
+        MofNCompleteColumn(),
+        BarColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[best]}"),
+    )
+    hidden = not console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
+        task = progress.add_task("", total=sweep.size * len(sweep.seeds), best="")
+
+        def watch(done: int, trials: Sequence[Trial]) -> None:
+            ranked = _ranked(sweep, trials)
+            best = f"best {_value(ranked[0])}" if ranked else ""
+            progress.update(task, completed=done, best=best)
+
+        yield watch
+
+
+def _ranked(sweep: Sweep, trials: Sequence[Trial]) -> list[Trial]:
+    """The finished trials, the best first."""
+    finished = [trial for trial in trials if trial.values]
+    return sorted(finished, key=lambda trial: trial.mean, reverse=sweep.goal.maximise)
+
+
+def _value(trial: Trial) -> str:
+    spread = "" if trial.deviation is None else f" ± {trial.deviation:.1g}"
+    return f"{trial.mean:.5g}{spread}"
+
+
+def _table(sweep: Sweep, trials: Sequence[Trial]) -> Table:
+    table = Table(box=None, padding=(0, 1), header_style="dim")
+    table.add_column("trial", justify="right", no_wrap=True)
+    for key in sweep.space.axes:
+        table.add_column(escape(key), justify="right", overflow="fold")
+    table.add_column(sweep.goal.measure.replace("_", " "), justify="right", no_wrap=True)
+    for trial in trials:
+        settings = [trial.params[key] for key in sweep.space.axes]
+        shown = [f"{v:.4g}" if isinstance(v, float) else escape(str(v)) for v in settings]
+        table.add_row(str(trial.number), *shown, _value(trial))
+    return table

@@ -1,0 +1,6 @@
+"""scikit-learn estimators that train over clients."""
+
+from fedcanon.estimators.classifier import FederatedClassifier
+from fedcanon.estimators.regressor import FederatedRegressor
+
+__all__ = ["FederatedClassifier", "FederatedRegressor"]

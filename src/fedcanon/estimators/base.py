@@ -1,0 +1,175 @@
+"""What the classifier and the regressor share: parameters, training, the model."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from inspect import signature
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import Tags, check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import nn
+
+from fedcanon import theory
+from fedcanon.algorithms import ALGORITHMS, Algorithm
+from fedcanon.engines.randomness import Purpose, generator
+from fedcanon.errors import FedcanonError
+from fedcanon.estimators.problems import dense
+from fedcanon.layout import Layout
+from fedcanon.objectives import Problem
+from fedcanon.penalties import PENALTIES, Penalty, on_weights
+from fedcanon.runs.build import AUTO, fill_in
+from fedcanon.runs.federation import Federation
+from fedcanon.runs.fit import fit
+from fedcanon.runs.named import make_algorithm, make_penalty
+
+FLOATS = (np.float64, np.float32)
+
+
+class Federated(BaseEstimator):
+    """Minimises f + h over clients: the parameters, and how they become a run.
+
+    f is the mean loss over all samples, whichever client has them; h acts on weights, not on
+    biases.
+    """
+
+    def __init__(
+        self,
+        *,
+        penalty: str | Mapping[str, Any] | Penalty = "l1",
+        kappa: float = 1e-3,
+        algorithm: str | Mapping[str, Any] = "fedcanon+",
+        alpha: float | str = AUTO,
+        beta: float | str = AUTO,
+        local_steps: int = 10,
+        rounds: int = 1000,
+        tol: float = 1e-3,
+        batch_size: int | None = None,
+        hidden: Sequence[int] = (),
+        fit_intercept: bool = True,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        """Keep the parameters; ``fit`` looks at them.
+
+        Args:
+            penalty: h, by its name in ``fedcanon list penalties`` if it has a ``kappa``, or as a
+                dictionary with the name and all parameters, or as a ``Penalty``.
+            kappa: κ of a penalty that is given by its name.
+            algorithm: The method, by its name in ``fedcanon list algorithms``, or as a dictionary
+                with the name and its other parameters.
+            alpha: Server step; "auto" is the method's own rule, from an estimate of the smoothness.
+            beta: Local step, likewise.
+            local_steps: K, the number of gradient steps of a client in a round.
+            rounds: Rounds after which training ends at the latest.
+            tol: Training ends once ‖G(z)‖ ≤ tol·‖∇f(z⁰)‖, G the proximal gradient mapping and z⁰
+                the start. With 0 all rounds are done.
+            batch_size: Samples of a gradient; all of the client's by default.
+            hidden: Sizes of hidden layers, with ReLU between them; none is a linear model.
+            fit_intercept: Whether layers have biases.
+            random_state: Seed of mini-batches and of a network's start.
+        """
+        self.penalty = penalty
+        self.kappa = kappa
+        self.algorithm = algorithm
+        self.alpha = alpha
+        self.beta = beta
+        self.local_steps = local_steps
+        self.rounds = rounds
+        self.tol = tol
+        self.batch_size = batch_size
+        self.hidden = hidden
+        self.fit_intercept = fit_intercept
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Tags:
+        tags: Tags = super().__sklearn_tags__()  # type: ignore[no-untyped-call]
+        tags.input_tags.sparse = True
+        return tags
+
+    def _draw_seed(self) -> int:
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _train(self, problem: Problem, seed: int) -> None:
+        """Solve the problem and keep the model."""
+        penalty = self._penalty(problem.layout)
+        algorithm = self._algorithm(problem, penalty)
+        federation = Federation(problem, algorithm, penalty, batch_size=self.batch_size, seed=seed)
+        scale = float(problem.value_and_gradient(problem.start)[1].norm())
+        tolerance = self.tol * (scale or 1.0)
+        result = fit(federation, self.rounds, gradient=tolerance > 0, gradient_tolerance=tolerance)
+        reached = result.last.gradient_norm
+        if reached is not None and reached > tolerance:
+            warnings.warn(
+                f"‖G‖ is {reached:.2g} after {self.rounds} rounds, above {tolerance:.2g}: scale "
+                "the features, or take more rounds, a larger tol, or tol=0 for no tolerance.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        self.model_ = result.model
+        self.records_ = result.records
+        self.n_iter_ = result.last.round
+
+    def _penalty(self, layout: Layout) -> Penalty:
+        if isinstance(self.penalty, Penalty):
+            return on_weights(self.penalty, layout)
+        if isinstance(self.penalty, str):
+            kind = PENALTIES.get(self.penalty)
+            if kind is not None and "kappa" not in signature(kind).parameters:
+                raise FedcanonError(
+                    f"the penalty '{self.penalty}' has no kappa: give it with its own parameters, "
+                    f'penalty={{"name": "{self.penalty}", …}}.'
+                )
+            return make_penalty({"name": self.penalty, "kappa": _plain(self.kappa)}, layout)
+        return make_penalty({key: _plain(value) for key, value in self.penalty.items()}, layout)
+
+    def _algorithm(self, problem: Problem, penalty: Penalty) -> Algorithm:
+        given = {"name": self.algorithm} if isinstance(self.algorithm, str) else self.algorithm
+        kind = ALGORITHMS.get(given.get("name", ""))
+        known = {field.name for field in fields(kind)} if kind else set()  # type: ignore[arg-type]
+        steps = {"alpha": self.alpha, "beta": self.beta, "local_steps": self.local_steps}
+        table = {key: value for key, value in steps.items() if key in known} | dict(given)
+        table = {key: _plain(value) for key, value in table.items()}
+        if AUTO in table.values():
+            rng = generator(0, Purpose.SMOOTHNESS)  # so that a linear model depends on no seed
+            L = theory.smoothness(problem, rng, clients=len(problem.clients))
+            table = fill_in(table, L, penalty.rho)
+        return make_algorithm(table)
+
+    @property
+    def _is_network(self) -> bool:
+        """Whether the model has hidden layers; ``hidden`` may have been set anew since."""
+        return sum(isinstance(layer, nn.Linear) for layer in self.model_.modules()) > 1
+
+    def _linear(self) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
+        """Weights (outputs × features) and intercepts of a linear model."""
+        if self._is_network:
+            raise AttributeError("a network has no coef_ and no intercept_: see model_.")
+        weight, *bias = (parameter.detach().numpy() for parameter in self.model_.parameters())
+        return weight, bias[0] if bias else np.zeros(len(weight), weight.dtype)
+
+    def _outputs(self, X: Any) -> NDArray[np.floating]:
+        """What the model makes of each sample, a row each."""
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", dtype=FLOATS, reset=False)
+        outputs: NDArray[np.floating]
+        if self._is_network:
+            first = next(self.model_.parameters())
+            inputs = torch.tensor(dense(X), dtype=first.dtype)
+            with torch.no_grad():
+                outputs = self.model_(inputs).numpy()
+        else:
+            weight, intercept = self._linear()
+            outputs = X @ weight.T + intercept
+        return outputs
+
+
+def _plain(value: Any) -> Any:
+    """A number of NumPy's, as a parameter grid has them, as Python's own."""
+    return value.item() if isinstance(value, np.generic) else value

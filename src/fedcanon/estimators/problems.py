@@ -1,0 +1,86 @@
+"""From arrays in scikit-learn's manner to a problem over clients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.utils import check_consistent_length, column_or_1d
+from torch import nn
+
+from fedcanon.engines.randomness import Purpose, torch_seed
+from fedcanon.errors import FedcanonError
+from fedcanon.objectives import FlatModule, ModuleObjective, Objective, Problem
+from fedcanon.objectives.logistic import Features
+from fedcanon.objectives.module import Loss
+
+Rows = NDArray[np.int64]
+
+
+class InvalidDataError(FedcanonError, ValueError):
+    """Data that cannot be learnt from; scikit-learn expects a ValueError."""
+
+
+def dense(X: Features) -> NDArray[np.floating]:
+    """The features as an array."""
+    return X if isinstance(X, np.ndarray) else X.toarray()
+
+
+def rows_of_clients(groups: Any, X: Features) -> list[Rows]:
+    """The rows of each client: those of one group, or all of them without groups."""
+    if groups is None:
+        return [np.arange(X.shape[0])]
+    import pandas as pd  # takes half a second, which a fit without groups does not need
+
+    groups = column_or_1d(groups)
+    check_consistent_length(X, groups)
+    numbers, _ = pd.factorize(groups, sort=True)
+    for row in np.flatnonzero(numbers < 0)[:1]:
+        raise InvalidDataError(f"the group of sample {row} is missing: every sample needs one.")
+    order = np.argsort(numbers, kind="stable")
+    return np.split(order, np.cumsum(np.bincount(numbers))[:-1])
+
+
+def linear_problem(clients: Sequence[Objective], dtype: np.dtype[Any]) -> Problem:
+    """Clients with a gradient in closed form, weighted by their samples, started at 0."""
+    start = torch.from_numpy(np.zeros(clients[0].layout.size, dtype))
+    return Problem(clients, start, [client.samples for client in clients])
+
+
+def network_problem(
+    X: Features,
+    y: NDArray[Any],
+    clients: Sequence[Rows],
+    *,
+    hidden: Sequence[int],
+    outputs: int,
+    bias: bool,
+    loss: Loss,
+    seed: int,
+) -> Problem:
+    """A network with ReLU between its layers, clients weighted by their samples.
+
+    It is started at PyTorch's random initialisation; a single layer, whose problem is convex, at 0.
+    Sparse features are made dense.
+    """
+    inputs = torch.tensor(dense(X))
+    module = _network([inputs.shape[1], *hidden, outputs], bias, seed).to(inputs.dtype)
+    flat, targets = FlatModule(module), torch.tensor(y)
+    return Problem(
+        [ModuleObjective(flat, loss, inputs, targets, torch.from_numpy(rows)) for rows in clients],
+        flat.vector if hidden else torch.zeros_like(flat.vector),
+        [len(rows) for rows in clients],
+    )
+
+
+def _network(sizes: Sequence[int], bias: bool, seed: int) -> nn.Sequential:
+    layers: list[nn.Module] = []
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(torch_seed(seed, Purpose.MODEL))
+        for inputs, outputs in pairwise(sizes):
+            layers += [nn.ReLU(), nn.Linear(inputs, outputs, bias=bias)]
+    return nn.Sequential(*layers[1:])

@@ -1,0 +1,79 @@
+"""A scikit-learn regressor."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import RegressorMixin
+from sklearn.utils.validation import validate_data
+from torch import Tensor
+
+from fedcanon.estimators.base import FLOATS, Federated
+from fedcanon.estimators.problems import linear_problem, network_problem, rows_of_clients
+from fedcanon.objectives.least_squares import LeastSquares
+
+
+class FederatedRegressor(RegressorMixin, Federated):
+    """Least squares with a linear model or a network, over clients.
+
+    f(w, b) = (1/(2n)) Σ_j (x_jᵀw + b − y_j)², or the same with a network's output. With the penalty
+    κ‖w‖₁ a linear model is scikit-learn's ``Lasso(alpha=κ)``; with κ₁‖w‖₁ + (κ₂/2)‖w‖² it is
+    ``ElasticNet`` with κ₁ = alpha·l1_ratio and κ₂ = alpha·(1 − l1_ratio).
+
+    Sparse features stay sparse for a linear model and are made dense otherwise.
+
+    Attributes:
+        model_: The trained ``nn.Module``.
+        records_: The measures of every round: loss, stationarity, zeros, bytes.
+        n_iter_: The number of rounds.
+        n_features_in_: The number of features.
+        feature_names_in_: Their names, if they are strings.
+    """
+
+    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
+        """Train on samples ``X`` with targets ``y``; equal ``groups`` are one client.
+
+        Without groups there is one client.
+        """
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=FLOATS, y_numeric=True)
+        y = y.astype(X.dtype)
+        clients, seed = rows_of_clients(groups, X), self._draw_seed()
+        if self.hidden:
+            problem = network_problem(
+                X,
+                y,
+                clients,
+                hidden=self.hidden,
+                outputs=1,
+                bias=self.fit_intercept,
+                loss=_half_squared_error,
+                seed=seed,
+            )
+        else:
+            objectives = [
+                LeastSquares(X[rows], y[rows], intercept=self.fit_intercept) for rows in clients
+            ]
+            problem = linear_problem(objectives, X.dtype)
+        self._train(problem, seed)
+        return self
+
+    @property
+    def coef_(self) -> NDArray[np.floating]:
+        """Weights of a linear model, one for each feature."""
+        weight: NDArray[np.floating] = self._linear()[0][0]
+        return weight
+
+    @property
+    def intercept_(self) -> float:
+        """Intercept of a linear model; 0 without one."""
+        return float(self._linear()[1][0])
+
+    def predict(self, X: Any) -> NDArray[np.floating]:
+        """The target of each sample."""
+        return self._outputs(X)[:, 0]
+
+
+def _half_squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
+    return (outputs[:, 0] - targets).square().mean() / 2

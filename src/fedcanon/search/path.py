@@ -1,0 +1,199 @@
+"""A regularisation path: one model for each κ, each started from the one before."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import tomli_w
+import torch
+from numpy.typing import NDArray
+
+from fedcanon import theory
+from fedcanon.engines.randomness import Purpose, generator
+from fedcanon.errors import FedcanonError
+from fedcanon.objectives import Problem
+from fedcanon.penalties import Penalty
+from fedcanon.runs.build import AUTO, assemble, build_problem, check_names, fill_in
+from fedcanon.runs.config import Config, changed
+from fedcanon.runs.model_file import save_model
+from fedcanon.runs.named import make_dataset, make_penalty
+from fedcanon.runs.observers import Observer
+from fedcanon.runs.training import MODEL, fit_as
+from fedcanon.search.folder import Question, opened, write_text
+from fedcanon.search.kappas import automatic_kappas, is_deep, require_kappa
+from fedcanon.search.point import Parameters, Point, keep_point, load_point
+from fedcanon.search.selection import Selection, bic, hold_out
+
+TABLE, SELECTED = "path.csv", "selected.toml"
+
+Watch = Callable[[int, int], AbstractContextManager[Observer]]
+"""Gives an observer for the run of one number, of so many."""
+
+
+@dataclass(frozen=True)
+class PathSearch:
+    """What is asked: the models of a configuration along these κ, and which of them is taken.
+
+    Without ``kappas`` the path begins where all weights are zero.
+    """
+
+    config: Config
+    selection: Selection
+    kappas: tuple[float, ...] | None = None
+
+    @property
+    def question(self) -> Question:
+        """What must be the same for a path to go on."""
+        return {
+            "configuration": self.config.model_dump(),
+            "selection": asdict(self.selection),
+            "kappas": self.kappas,
+        }
+
+
+@dataclass(frozen=True)
+class FollowedPath:
+    """The points of a path in its folder, and the number of the one that was taken."""
+
+    folder: Path
+    points: Sequence[Point]
+    chosen: int
+    penalty: Penalty
+
+    def parameters(self, number: int) -> Parameters:
+        """The model of a point."""
+        found = load_point(self.folder, number, torch.device("cpu"))
+        if found is None:
+            raise FedcanonError(f"the model number {number} in {self.folder} is damaged or gone.")
+        return found[1]
+
+    def coefficients(self) -> NDArray[np.floating]:
+        """The penalised weights, a row for each κ."""
+        vectors = [self.parameters(number).vector for number in range(len(self.points))]
+        rows = [[part.flatten() for part in self.penalty.penalised(v)] for v in vectors]
+        return torch.stack([torch.cat(row) for row in rows]).numpy()
+
+
+def follow(search: PathSearch, folder: Path, watch: Watch) -> FollowedPath:
+    """Fit what is missing of a path in its folder, and choose a model.
+
+    The model of one κ is the start for the next. Nothing else is carried over: the variables of a
+    method belong to its penalty and the steps it has made, but a start is right for every method.
+    """
+    require_kappa(search.config)
+    check_names(search.config)
+    problem, validation = _problems(search)
+    configs = _configs(search, problem)
+    for config in configs:  # refuses what cannot run before anything is kept
+        federation = assemble(config, problem)
+        federation.penalty.check_step(federation.algorithm.prox_step(config.rounds))
+    points: list[Point] = []
+    with opened(folder, search.question):
+        for number, config in enumerate(configs):
+            fitted = load_point(folder, number, problem.start.device)
+            if fitted is None:
+                with watch(number, len(configs)) as observer:
+                    fitted = _fit(search.selection, config, problem, validation, observer)
+                keep_point(folder, number, *fitted)
+            point, parameters = fitted
+            points.append(point)
+            _refuse_a_dead_start(problem, points, configs)
+            problem.buffers.copy_(parameters.buffers)  # which are part of the next start
+            problem = replace(problem, start=parameters.vector)
+        write_text(folder / TABLE, _table(search.selection, points))
+        chosen = search.selection.best(points)
+        found = FollowedPath(folder, points, chosen, federation.penalty)
+        save_model(problem.clients[0].module(*found.parameters(chosen)), folder / MODEL)
+        settings = configs[chosen].model_dump(exclude_none=True)
+        write_text(folder / SELECTED, tomli_w.dumps(settings))
+    return found
+
+
+def _problems(search: PathSearch) -> tuple[Problem, Problem | None]:
+    """The problem to solve, and one of the samples held out where the selection needs them."""
+    config = search.config
+    dataset = make_dataset(config.data.source)
+    if search.selection.kind != "validation":
+        return build_problem(config, dataset), None
+    dataset, held = hold_out(dataset, config.seed)
+    pooled = {"clients.count": 1, "data.partition": "iid", "data.augment": []}
+    validation = build_problem(changed(config, pooled), replace(dataset, train=held))
+    return build_problem(config, dataset), validation
+
+
+def _configs(search: PathSearch, problem: Problem) -> list[Config]:
+    """The configuration for each κ, with one estimate of the smoothness for all."""
+
+    def penalty_at(kappa: float) -> Penalty:
+        return make_penalty({**search.config.penalty, "kappa": kappa}, problem.layout)
+
+    configs = [
+        changed(search.config, {"penalty.kappa": kappa})
+        for kappa in search.kappas or automatic_kappas(problem, penalty_at)
+    ]
+    algorithm = search.config.algorithm
+    if AUTO not in algorithm.values():
+        return configs
+    L = theory.smoothness(problem, generator(search.config.seed, Purpose.SMOOTHNESS))
+    steps = [fill_in(algorithm, L, penalty_at(c.penalty["kappa"]).rho) for c in configs]
+    return [changed(c, {"algorithm": own}) for c, own in zip(configs, steps, strict=True)]
+
+
+def _fit(
+    selection: Selection,
+    config: Config,
+    problem: Problem,
+    validation: Problem | None,
+    observer: Observer,
+) -> tuple[Point, Parameters]:
+    kappa = config.penalty["kappa"]
+    federation = assemble(config, problem)
+    try:
+        result = fit_as(config, federation, observers=[observer])
+    except FedcanonError as error:
+        raise FedcanonError(f"kappa = {kappa:.4g}: {error}") from None
+    criterion = result.last.loss
+    if validation is not None:
+        validation.buffers.copy_(result.buffers)
+        criterion = validation.value(result.vector)
+    elif selection.kind == "bic":
+        problem.buffers.copy_(result.buffers)
+        criterion = bic(problem, result.vector)
+    zeros, penalised = federation.penalty.zeros(result.vector)
+    point = Point(kappa, result.last, result.stopped, penalised - zeros, criterion)
+    return point, Parameters(result.vector, result.buffers)
+
+
+def _refuse_a_dead_start(problem: Problem, points: Sequence[Point], configs: list[Config]) -> None:
+    """Refuse to go on to a weaker penalty from a network that cannot come back to life."""
+    last, rest = points[-1], configs[len(points) :]
+    if is_deep(problem) and not last.nonzeros and rest and rest[0].penalty["kappa"] < last.kappa:
+        raise FedcanonError(
+            f"all weights are zero at kappa = {last.kappa:.4g}, a point that a network cannot "
+            "leave: give --kappas from small to large, such as 1e-4:1e-2:10."
+        )
+
+
+def _table(selection: Selection, points: Sequence[Point]) -> str:
+    """The path as CSV, a row for each κ."""
+    rows = [
+        {
+            "kappa": point.kappa,
+            "stopped": point.stopped,
+            selection.label.replace(" ", "_"): point.criterion,
+            "nonzeros": point.nonzeros,
+            **point.record.flat(),
+        }
+        for point in points
+    ]
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()

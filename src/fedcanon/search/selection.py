@@ -1,0 +1,88 @@
+"""Which model of a path is taken."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.model_selection import train_test_split
+from torch import Tensor
+
+from fedcanon.data import Dataset, Split
+from fedcanon.errors import FedcanonError
+from fedcanon.objectives import Problem
+from fedcanon.runs.config import parse_value
+from fedcanon.search.point import Point
+
+HELD_OUT = 0.2
+"""The share of the training samples that validation keeps for itself."""
+
+Kind = Literal["validation", "bic", "sparsity"]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """By the loss on samples held out, by BIC, or by the fraction of zeros that is wanted."""
+
+    kind: Kind = "validation"
+    target: float = 0.0
+
+    @property
+    def label(self) -> str:
+        """The criterion in words; what a sparse enough model is chosen by is its loss."""
+        names = {"validation": "validation loss", "bic": "BIC", "sparsity": "loss"}
+        return names[self.kind]
+
+    def best(self, points: Sequence[Point]) -> int:
+        """The number of the model that is taken: the smallest criterion of those allowed."""
+        allowed = [k for k, point in enumerate(points) if point.record.sparsity >= self.target]
+        if not allowed:
+            most = max(point.record.sparsity for point in points)
+            raise FedcanonError(
+                f"no model of the path has {self.target:.1%} zeros, the sparsest has {most:.1%}: "
+                "use larger --kappas."
+            )
+        return min(allowed, key=lambda k: points[k].criterion)
+
+
+def parse_selection(text: str) -> Selection:
+    """Read ``validation``, ``bic`` or ``sparsity:0.9``."""
+    name, _, rest = text.partition(":")
+    target = parse_value(rest)
+    if name == "sparsity" and isinstance(target, int | float) and 0 <= target <= 1:
+        return Selection("sparsity", float(target))
+    if text == "validation":
+        return Selection("validation")
+    if text == "bic":
+        return Selection("bic")
+    raise FedcanonError(
+        f"--select takes validation, bic or sparsity:0.9 (a fraction of zeros), not '{text}'."
+    )
+
+
+def hold_out(dataset: Dataset, seed: int) -> tuple[Dataset, Split]:
+    """The dataset without a fifth of its training samples, and these."""
+    rows = np.arange(len(dataset.train))
+    kept, held = train_test_split(rows, test_size=HELD_OUT, random_state=seed % 2**32)
+    return replace(dataset, train=_part(dataset.train, kept)), _part(dataset.train, held)
+
+
+def bic(problem: Problem, z: Tensor) -> float:
+    """2·m·f(z) + d·log m over all m samples, with d the number of non-zeros."""
+    losses = problem.losses(z)
+    samples = [client.samples for client in problem.clients]
+    total = sum(count * loss for count, loss in zip(samples, losses, strict=True))
+    return 2 * total + int(z.count_nonzero()) * math.log(sum(samples))
+
+
+def _part(split: Split, rows: NDArray[np.int64]) -> Split:
+    rows.sort()
+    chosen = torch.from_numpy(rows)
+    inputs = split.inputs[chosen] if isinstance(split.inputs, Tensor) else split.inputs[rows]
+    users = None if split.users is None else split.users[chosen]
+    return Split(inputs, split.targets[chosen], users)

@@ -1,0 +1,146 @@
+"""The trials of a sweep, kept by Optuna in a database that survives any interruption."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import optuna
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
+from optuna.samplers import RandomSampler, TPESampler
+from optuna.study import StudyDirection
+from optuna.trial import FrozenTrial, TrialState
+
+from fedcanon.errors import FedcanonError
+from fedcanon.search.goal import Goal
+from fedcanon.search.space import Choices, Range, Sampler, Space
+
+Outcome = float | FedcanonError
+"""What a run gave: the value of its goal, or why it has none."""
+
+_STUDY = "sweep"
+optuna.logging.set_verbosity(optuna.logging.ERROR)
+
+
+class State(StrEnum):
+    """How far a trial is."""
+
+    running = "running"
+    finished = "finished"
+    failed = "failed"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One combination of settings, and what its runs gave: a value for each seed.
+
+    A trial that failed has no values but an ``error``.
+    """
+
+    number: int
+    params: dict[str, Any]
+    state: State
+    values: tuple[float, ...] = ()
+    error: str = ""
+
+    @property
+    def mean(self) -> float:
+        """The value of the trial: the mean over its seeds."""
+        return statistics.fmean(self.values)
+
+    @property
+    def deviation(self) -> float | None:
+        """The standard deviation over the seeds; None where there is only one."""
+        return statistics.stdev(self.values) if len(self.values) > 1 else None
+
+
+class Trials:
+    """The trials of one sweep; the next one is proposed by a sampler.
+
+    A proposal follows from the seed, the trial's number and the trials before it, so that a sweep
+    that was interrupted goes on as if it had not been. A trial is entered with all its settings, or
+    not at all.
+    """
+
+    def __init__(
+        self, path: Path, space: Space, goal: Goal, sampler: Sampler, seed: int = 0
+    ) -> None:
+        self._distributions = {key: _distribution(axis) for key, axis in space.axes.items()}
+        self._sampler, self._seed = sampler, seed
+        self._grid = space.grid() if sampler is Sampler.grid else []
+        self._direction = StudyDirection.MAXIMIZE if goal.maximise else StudyDirection.MINIMIZE
+        self._storage = optuna.storages.RDBStorage(f"sqlite:///{path}")
+        self._study = optuna.create_study(
+            study_name=_STUDY,
+            storage=self._storage,
+            direction=self._direction,
+            load_if_exists=True,
+        )
+
+    def all(self) -> list[Trial]:
+        """Every trial so far, by number."""
+        return [_trial(frozen) for frozen in self._study.get_trials(deepcopy=False)]
+
+    def begin(self) -> Trial:
+        """Propose a trial and enter it."""
+        params = self._proposal(len(self._study.get_trials(deepcopy=False)))
+        self._study.add_trial(
+            optuna.trial.create_trial(
+                state=TrialState.RUNNING, params=params, distributions=self._distributions
+            )
+        )
+        return self.all()[-1]
+
+    def end(self, trial: Trial, outcomes: Sequence[Outcome]) -> None:
+        """Enter what the runs of a trial gave: values, or why one of them gave none."""
+        errors = [outcome for outcome in outcomes if isinstance(outcome, FedcanonError)]
+        if errors:
+            self._note(trial, "error", str(errors[0]))
+            self._study.tell(trial.number, state=TrialState.FAIL)
+        else:
+            values = [outcome for outcome in outcomes if isinstance(outcome, float)]
+            self._note(trial, "values", values)
+            self._study.tell(trial.number, statistics.fmean(values))
+
+    def _proposal(self, number: int) -> dict[str, Any]:
+        if self._sampler is Sampler.grid:
+            return self._grid[number]
+        seed = int(np.random.SeedSequence([self._seed, number]).generate_state(1)[0])
+        kinds = {Sampler.random: RandomSampler, Sampler.tpe: TPESampler}
+        # Asked in a copy, because Optuna would enter the settings of a new trial one by one.
+        sampler = kinds[self._sampler](seed=seed)
+        copy = optuna.create_study(direction=self._direction, sampler=sampler)
+        copy.add_trials(self._study.get_trials(deepcopy=False))
+        return copy.ask(self._distributions).params
+
+    def _note(self, trial: Trial, key: str, value: Any) -> None:
+        study = self._storage.get_study_id_from_name(_STUDY)
+        number = self._storage.get_trial_id_from_study_id_trial_number(study, trial.number)
+        self._storage.set_trial_user_attr(number, key, value)
+
+
+def _distribution(axis: Choices | Range) -> BaseDistribution:
+    if isinstance(axis, Choices):
+        return CategoricalDistribution(axis.texts)
+    if isinstance(axis.low, int) and isinstance(axis.high, int):
+        return IntDistribution(axis.low, axis.high, log=axis.log)
+    return FloatDistribution(axis.low, axis.high, log=axis.log)
+
+
+def _trial(frozen: FrozenTrial) -> Trial:
+    states = {TrialState.COMPLETE: State.finished, TrialState.FAIL: State.failed}
+    state = states.get(frozen.state, State.running)
+    noted = frozen.user_attrs
+    values = tuple(noted["values"]) if state is State.finished else ()
+    error = noted["error"] if state is State.failed else ""
+    return Trial(frozen.number, frozen.params, state, values, error)

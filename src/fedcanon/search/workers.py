@@ -1,0 +1,92 @@
+"""Runs in worker processes, one thread each."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import shutil
+import signal
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from multiprocessing.synchronize import Event
+from pathlib import Path
+
+import torch
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+from fedcanon.runs.build import build
+from fedcanon.runs.config import Config
+from fedcanon.runs.folder import RunFolder
+from fedcanon.runs.observers import Observer
+from fedcanon.runs.training import resume, train_in
+from fedcanon.search.goal import Goal
+
+
+def cores() -> int:
+    """How many processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@contextmanager
+def worker_processes(count: int) -> Iterator[ProcessPoolExecutor]:
+    """A pool of processes; where the work is broken off, runs stop after their round."""
+    # A server that has imported everything once forks the workers in no time.
+    server = "forkserver" in multiprocessing.get_all_start_methods()
+    context = multiprocessing.get_context("forkserver" if server else "spawn")
+    context.set_forkserver_preload([__name__])
+    asked_to_stop = context.Event()
+    pool = ProcessPoolExecutor(count, context, _prepare, (asked_to_stop,))
+    try:
+        yield pool
+    except BaseException:
+        asked_to_stop.set()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def run_once(path: Path, config: Config, goal: Goal) -> float:
+    """Train as a configuration says in this folder, or finish what was begun there."""
+    run = RunFolder(path)
+    if run.result is None:
+        stop = _StopWhenAsked()
+        if (path / "config.toml").is_file():
+            resume(path, observers=[stop])
+        else:
+            shutil.rmtree(path, ignore_errors=True)  # a run that was killed before it was one
+            train_in(path, config, build(config), [stop])
+    return goal.of(run.result or {})
+
+
+class _StopWhenAsked(Observer):
+    """Has the run stop as Ctrl-C would: after a round, with a checkpoint."""
+
+    def round(self, t: int) -> None:
+        if _asked_to_stop.is_set():
+            signal.raise_signal(signal.SIGTERM)
+
+
+_asked_to_stop: Event
+"""In a worker: set when the sweep is broken off."""
+
+
+def _prepare(asked_to_stop: Event) -> None:
+    """Make a new process a worker."""
+    global _asked_to_stop
+    _asked_to_stop = asked_to_stop
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the sweep decides what Ctrl-C means
+    torch.set_num_threads(1)
+    threadpool_limits(1)
+    threading.Thread(target=_end_with_the_sweep, daemon=True).start()
+
+
+def _end_with_the_sweep() -> None:
+    """Leave no worker behind that would go on with a run when the sweep was killed."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+    os._exit(1)

@@ -1,0 +1,130 @@
+"""What every tracker does: send a run's settings and measures, and never stop the run."""
+
+from __future__ import annotations
+
+import logging
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any, ClassVar
+
+from fedcanon.errors import FedcanonError
+from fedcanon.runs.federation import Federation
+from fedcanon.runs.folder import RunFolder
+from fedcanon.runs.measures import Record
+from fedcanon.runs.observers import Observer
+
+Settings = dict[str, str | int | float]
+"""A configuration with dotted keys: ``{"algorithm.beta": 0.1, …}``."""
+
+logger = logging.getLogger(__name__)
+
+
+class Tracker(Observer):
+    """Sends the run in a folder to a tracking tool: its settings once, its measures by round.
+
+    A new tracker writes ``open``, ``log`` and ``close``. Whatever they raise drops the tracker with
+    a warning; the run goes on. A run that goes on first sends the measures that the tool lacks,
+    whether they are from before the tracker was asked for or were lost while a server was down.
+    """
+
+    name: ClassVar[str]
+    module: ClassVar[str]
+    """What is imported for it; the extra of the same name as the tracker installs it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.library = self.load_library()
+        self.run = RunFolder(folder)
+        self._known = -1  # the last round that the tool had when the run began or went on
+        self._is_open = self._completed = False
+
+    @classmethod
+    def load_library(cls) -> Any:
+        """The tool's library."""
+        try:
+            return import_module(cls.module)
+        except ImportError:
+            raise FedcanonError(
+                f'the tracker {cls.name} needs a package: pip install "fedcanon[{cls.name}]".'
+            ) from None
+
+    @abstractmethod
+    def open(self, settings: Settings) -> int:
+        """Begin the tool's run, or go on with it; the last round that it knows, −1 for none."""
+
+    @abstractmethod
+    def log(self, t: int, numbers: Mapping[str, float]) -> None:
+        """Send the numbers of round ``t``."""
+
+    @abstractmethod
+    def close(self, completed: bool) -> None:
+        """End the tool's run, which is ``completed`` or was interrupted."""
+
+    def begin(self, federation: Federation, rounds: int) -> None:
+        self._attempt(self._open_and_catch_up)
+
+    def record(self, record: Record) -> None:
+        if self._is_open:
+            self._attempt(self._send, record)
+
+    def end(self, stopped: str) -> None:
+        self._completed = True
+
+    def finish(self) -> None:
+        """Close, however the run ended."""
+        if self._is_open:
+            self._attempt(self.close, self._completed)
+
+    def _open_and_catch_up(self) -> None:
+        self._known = self.open(flattened(self.run.config.model_dump(exclude_none=True)))
+        self._is_open = True
+        for record in self.run.records():
+            self._send(record)
+
+    def _send(self, record: Record) -> None:
+        """Log a record, unless the tool has it from before an interruption."""
+        if record.round > self._known:
+            self.log(record.round, numbers(record))
+
+    def _attempt(self, action: Callable[..., None], *arguments: Any) -> None:
+        try:
+            action(*arguments)
+        except Exception as error:  # every tool raises its own
+            self._is_open = False
+            reason = " ".join(str(error).split()) or type(error).__name__
+            message = f"the tracker {self.name} failed, the run goes on without it: {reason}"
+            self.run.log(message)
+            logger.warning(message)
+
+    @property
+    def kept_id(self) -> str | None:
+        """The id of the tool's run, from the run's folder."""
+        return self._id_file.read_text(encoding="utf-8") if self._id_file.is_file() else None
+
+    @kept_id.setter
+    def kept_id(self, run_id: str) -> None:
+        self._id_file.write_text(run_id, encoding="utf-8")
+
+    @property
+    def _id_file(self) -> Path:
+        return self.run.path / f"{self.name}_run_id.txt"
+
+
+def numbers(record: Record) -> dict[str, float]:
+    """The finite numbers of a record, by their names in the history."""
+    row = record.flat()
+    del row["round"]
+    return {name: v for name, v in row.items() if v is not None and math.isfinite(v)}
+
+
+def flattened(table: Mapping[str, Any], prefix: str = "") -> Settings:
+    """Nested tables as one with dotted keys; lists become text."""
+    flat: Settings = {}
+    for key, value in table.items():
+        if isinstance(value, dict):
+            flat |= flattened(value, f"{prefix}{key}.")
+        else:
+            flat[prefix + key] = value if isinstance(value, str | int | float) else str(value)
+    return flat

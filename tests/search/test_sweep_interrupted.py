@@ -1,0 +1,129 @@
+"""A sweep that is killed or stopped in the middle, and called again."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+
+from fedcanon.runs.folder import RunFolder
+from fedcanon.search.goal import Goal
+from fedcanon.search.space import Sampler, parse_space
+from fedcanon.search.sweep import Sweep, run_sweep
+
+pytestmark = pytest.mark.slow
+
+ROUNDS = 100
+SETTINGS = ("data.name=breast_cancer", "model.name=logistic", f"rounds={ROUNDS}")
+SETTINGS += ("checkpoint.rounds=10", "evaluate.every=50")
+OVER = ("algorithm.beta=0.01,0.03,0.1", "seed=0,1")
+COMMAND = ["sweep", "--workers", "2"]
+COMMAND += [word for over in OVER for word in ("--over", over)]
+COMMAND += [word for setting in SETTINGS for word in ("--set", setting)]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """What the sweep finds when nothing happens to it."""
+    folder = tmp_path_factory.mktemp("undisturbed") / "s"
+    sweep = Sweep(None, SETTINGS, parse_space(OVER), Goal(), Sampler.grid)
+    run_sweep(sweep, folder, 2, lambda done, trials: None)
+    return (folder / "trials.csv").read_text(encoding="utf-8")
+
+
+def begin(folder, **options):
+    """The sweep in a process of its own, until some runs have ended and others have not."""
+    command = [sys.executable, "-m", "fedcanon", *COMMAND, "--folder", str(folder)]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
+    )
+    deadline = time.monotonic() + 120
+    while not (list(folder.glob("*/result.json")) and half_done(folder)):
+        assert process.poll() is None, "the sweep was over before it could be interrupted"
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return process
+
+
+def half_done(folder):
+    """The runs with a checkpoint that are far from their end."""
+    checkpoints = sorted(folder.glob("trial-*/checkpoints/round-*.safetensors"))
+    newest = {path.parents[1]: int(path.name.split("-")[1]) for path in checkpoints}
+    return [run for run, done in newest.items() if done < ROUNDS / 2]
+
+
+def finished(folder):
+    return {path: path.stat().st_mtime_ns for path in folder.glob("trial-*/result.json")}
+
+
+def check_the_rest(fedcanon, folder, undisturbed):
+    """Calling the same command again gives what an undisturbed sweep gives, and no more."""
+    done = finished(folder)
+    assert 0 < len(done) < 6
+    code, _, err = fedcanon(*COMMAND, "--folder", str(folder))
+    assert code == 0, err
+    assert (folder / "trials.csv").read_text(encoding="utf-8") == undisturbed
+    runs = [RunFolder(path) for path in sorted(folder.glob("trial-*"))]
+    assert len(runs) == 6
+    assert all(run.status == "finished" for run in runs)
+    after = finished(folder)
+    assert {path: after[path] for path in done} == done  # nothing was repeated
+    logs = [(run.path / "log.txt").read_text(encoding="utf-8") for run in runs]
+    assert any(re.search(r"resumed after round [1-9]", log) for log in logs)
+
+
+def test_killed(fedcanon, tmp_path, undisturbed):
+    folder = tmp_path / "s"
+    process = begin(folder)
+    process.kill()
+    process.communicate()
+    time.sleep(0.5)  # its workers end with it
+    assert all(run.status != "running" for run in map(RunFolder, folder.glob("trial-*")))
+    check_the_rest(fedcanon, folder, undisturbed)
+
+
+@pytest.mark.parametrize("whom", ["terminal", "process"])
+def test_stopped(fedcanon, tmp_path, undisturbed, whom):
+    """Ctrl-C goes to all processes of a terminal, and ``kill -INT`` to one."""
+    folder = tmp_path / "s"
+    process = begin(folder, start_new_session=True)
+    if whom == "terminal":
+        os.killpg(process.pid, signal.SIGINT)
+    else:
+        process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert err.startswith("error: stopped: the same command goes on")
+    assert err.count("\n") == 1
+    check_the_rest(fedcanon, folder, undisturbed)
+
+
+def test_a_worker_is_killed(fedcanon, tmp_path, undisturbed):
+    folder = tmp_path / "s"
+    process = begin(folder)
+    os.kill(next(w for server in children(process.pid) for w in children(server)), signal.SIGKILL)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert err.startswith("error: a worker process was ended from outside")
+    assert err.count("\n") == 1
+    check_the_rest(fedcanon, folder, undisturbed)
+
+
+def children(pid):
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return [int(child) for task in tasks for child in (task / "children").read_text().split()]
+
+
+def test_another_process_is_at_it(fedcanon, tmp_path):
+    command = ["sweep", "--over", "rounds=1", "--set", "model.name=linear"]
+    command += ["--folder", str(tmp_path / "s")]
+    assert fedcanon(*command)[0] == 0
+    with FileLock(tmp_path / "s" / ".lock"):
+        code, _, err = fedcanon(*command)
+    assert code == 2
+    assert "is going on in another process" in err
