@@ -11,6 +11,7 @@ import torch
 from fedcanon import cli
 
 torch.set_num_threads(1)
+os.environ.setdefault("FEDCANON_WORKERS", "1")  # the tests themselves fill the cores
 
 _BESIDE_THE_PROJECT = Path(__file__).parents[2] / "shared" / "data"
 if "FEDCANON_DATA" not in os.environ and _BESIDE_THE_PROJECT.is_dir():

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from fedcanon import (
+    PGD,
     FedAvg,
     FedCanon,
     FedcanonError,
@@ -22,12 +23,13 @@ from fedcanon import (
     FlatModule,
     ModuleObjective,
     Problem,
+    Quadratic,
 )
 from fedcanon.algorithms import DecentralisedProxSkip, Links, Scaffnew, Schedule
 from fedcanon.compression import TopK
-from fedcanon.engines import Traffic
+from fedcanon.engines import Engine, Traffic
 from fedcanon.engines.randomness import Purpose, generator
-from fedcanon.engines.summation import Average, Mixing, TreeSum
+from fedcanon.engines.summation import TreeSum, mixed
 from fedcanon.engines.work import Batches
 from fedcanon.penalties import L1, MCP, Zero
 from fedcanon.runs.measures import stationarity
@@ -77,20 +79,24 @@ def test_the_average_weighs_those_that_take_part(uploads, data):
     weights, numbers = zip(*uploads, strict=True)
     everyone = range(len(uploads))
     chosen = sorted(data.draw(st.sets(st.sampled_from(everyone), min_size=1)))
-    average = Average(weights)
-    for i in chosen:
-        average.push(i, {"u": torch.tensor([numbers[i], 1.0], dtype=torch.float64)})
+    ones = torch.ones(2, dtype=torch.float64)
+    targets = [torch.tensor([-number, -1.0], dtype=torch.float64) for number in numbers]
+    problem = Problem([Quadratic(ones, b) for b in targets], 0 * ones, weights)
+    engine = Engine(problem, PGD(1.0), Zero())
+    collected = engine.collect(0, chosen, {"z": problem.start, "alpha": 1.0})
     expected = np.average([numbers[i] for i in chosen], weights=[weights[i] for i in chosen])
-    assert average.mean()["u"].tolist() == pytest.approx([expected, 1.0], rel=1e-12, abs=1e-9)
+    found = collected.mean["gradient"].tolist()
+    assert found == pytest.approx([expected, 1.0], rel=1e-12, abs=1e-9)
+    share = sum(weights[i] for i in chosen) / sum(weights)
+    assert collected.share == pytest.approx(share, rel=1e-12)
 
 
 def test_mixing_gives_every_node_its_own_average():
     rng = np.random.default_rng(0)
     weights, uploads = rng.random((4, 4)), rng.standard_normal((4, 3))
-    mixing = Mixing(Links(torch.from_numpy(weights), (3, 3, 3, 3)))
-    for i, upload in enumerate(uploads):
-        mixing.push(i, {"x": torch.from_numpy(upload)})
-    assert np.allclose(mixing.mean()["x"].numpy(), weights @ uploads, rtol=0, atol=1e-15)
+    links = Links(torch.from_numpy(weights), (3, 3, 3, 3))
+    found = mixed(links, [{"x": torch.from_numpy(upload)} for upload in uploads])
+    assert np.allclose(found["x"].numpy(), weights @ uploads, rtol=0, atol=1e-15)
 
 
 def test_messages_are_counted_by_what_is_in_them():

@@ -164,12 +164,14 @@ def die_at_some_time(seconds, folder):
 
 def test_death_at_random_times_again_and_again(undisturbed, tmp_path):
     rng, deaths = np.random.default_rng(0), 0
-    for trial in range(6):
+    for trial in range(40):  # many on a machine that is fast, few on one that is not
         folder = tmp_path / str(trial)
-        while killed(die_at_some_time, float(rng.uniform(0.02, 0.25)), folder):
+        while killed(die_at_some_time, float(rng.uniform(0.005, 0.2)), folder):
             deaths += 1
         assert outcome(folder) == undisturbed
-    assert deaths >= 6
+        if trial >= 5 and deaths >= 6:
+            return
+    pytest.fail(f"the run died only {deaths} times")
 
 
 def test_a_damaged_checkpoint_is_passed_over(undisturbed, tmp_path):

@@ -10,7 +10,6 @@ import numpy as np
 from torch import Tensor
 
 from fedcanon.algorithms.schedules import Schedule, require_local_steps, require_step
-from fedcanon.compression import Encoded
 from fedcanon.errors import FedcanonError
 
 State = dict[str, Any]
@@ -22,6 +21,15 @@ class Prox(Protocol):
 
     def __call__(self, x: Tensor, step: float, *, counted: bool = True) -> Tensor:
         """prox_{step·h}(x). ``counted`` is off for a copy kept only to look at."""
+        ...
+
+
+class OnItsWay(Protocol):
+    """A vector as it travels: compressed, clipped or as it was."""
+
+    @property
+    def vector(self) -> Tensor:
+        """What the receiver makes of it."""
         ...
 
 
@@ -74,7 +82,7 @@ class Work(Protocol):
         """prox_{step·h}(x), counted; a step of 0 is the identity and costs nothing."""
         ...
 
-    def encode(self, u: Tensor) -> Encoded:
+    def encode(self, u: Tensor) -> OnItsWay:
         """``u`` as it travels: compressed or clipped; both sides move by its ``vector``."""
         ...
 

@@ -15,7 +15,7 @@ from fedcanon.cli.wording import headline, summary
 from fedcanon.report.plots import check_writable, plot_histories, save
 from fedcanon.runs import Result
 from fedcanon.runs.build import build
-from fedcanon.runs.config import Config, load_config
+from fedcanon.runs.config import Config, changed, load_config
 from fedcanon.runs.folder import RunFolder, new_path
 from fedcanon.runs.training import resume as resume_run
 from fedcanon.runs.training import train_in
@@ -26,6 +26,19 @@ Live = Annotated[bool, typer.Option("--live", help="Show the run in the browser 
 Track = Annotated[
     list[str] | None,
     typer.Option(help="Send the run to tensorboard, mlflow or wandb.", metavar="NAME"),
+]
+EngineName = Annotated[
+    str | None,
+    typer.Option(
+        "--engine",
+        help="Where clients run: serial, processes or ray.",
+        metavar="NAME",
+        show_default=False,
+    ),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(min=1, help="Processes; one for each core by default.", show_default=False),
 ]
 
 
@@ -39,9 +52,11 @@ def run(
     ] = None,
     live: Live = False,
     track: Track = None,
+    engine: EngineName = None,
+    workers: Workers = None,
 ) -> None:
     """Train a model as a configuration says, keep the run, and print how it went."""
-    settings = load_config(config, set_ or [])
+    settings = changed(load_config(config, set_ or []), _engine(engine, workers))
     if plot:
         check_writable(plot)
     check_trackers(track or [])
@@ -66,6 +81,8 @@ def resume(
     plot: Plot = None,
     live: Live = False,
     track: Track = None,
+    engine: EngineName = None,
+    workers: Workers = None,
 ) -> None:
     """Go on with a run that was interrupted, to the same bits as if it had not been."""
     if plot:
@@ -78,8 +95,19 @@ def resume(
         tracking(track or [], run.path) as trackers,
         progress_bar() as bar,
     ):
-        result = resume_run(name, rounds=rounds, observers=[bar, *trackers])
+        result = resume_run(
+            name,
+            rounds=rounds,
+            observers=[bar, *trackers],
+            settings=_engine(engine, workers),
+        )
     _show(result, settings, result.title, plot)
+
+
+def _engine(name: str | None, workers: int | None) -> dict[str, str | int]:
+    """The settings of these options."""
+    given = {"engine.name": name, "engine.workers": workers}
+    return {key: value for key, value in given.items() if value is not None}
 
 
 def _show(result: Result, config: Config, title: str, plot: Path | None) -> None:

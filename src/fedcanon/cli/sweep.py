@@ -14,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from fedcanon.cli.app import ConfigFile, Settings, app, console
+from fedcanon.engines.processes import cores
 from fedcanon.errors import FedcanonError
 from fedcanon.report.plots import save
 from fedcanon.search.folder import default_path
@@ -73,7 +74,6 @@ def sweep(
     from fedcanon.search.sweep import Sweep, run_sweep
     from fedcanon.search.sweep_picture import plot_sweep
     from fedcanon.search.trials import State
-    from fedcanon.search.workers import cores
 
     space = parse_space(over or [])
     if not (space.axes or space.seeds):

@@ -1,6 +1,6 @@
 """Engines move messages between a server and clients."""
 
-from fedcanon.engines.local import Collected, Evaluation, LocalEngine
+from fedcanon.engines.engine import Collected, Engine, Evaluation
 from fedcanon.engines.messages import Traffic
 
-__all__ = ["Collected", "Evaluation", "LocalEngine", "Traffic"]
+__all__ = ["Collected", "Engine", "Evaluation", "Traffic"]

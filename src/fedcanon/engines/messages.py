@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+from operator import add
 
 from torch import Tensor
 
@@ -25,6 +26,9 @@ class Traffic:
         floats, size = _size(message)
         self.floats_down += copies * floats
         self.bytes_down += copies * size
+
+    def __add__(self, other: Traffic) -> Traffic:
+        return Traffic(*map(add, astuple(self), astuple(other)))
 
     def up(self, message: State, copies: int = 1) -> None:
         """Count a message from one client, to the server or to so many neighbours."""

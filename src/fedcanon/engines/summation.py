@@ -7,8 +7,8 @@ may sum a complete subtree near its clients, and never more than log₂|S| parti
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
+from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -43,44 +43,47 @@ def _add(left: Vectors, right: Vectors) -> Vectors:
     return {name: left[name] + right[name] for name in left}
 
 
-class Average:
-    """Σ w_i upload_i / Σ w_i over the participants, for one server."""
-
-    def __init__(self, weights: Sequence[float]) -> None:
-        self._weights, self._taken, self._sum = weights, list[float](), TreeSum()
-
-    def push(self, client: int, upload: Vectors) -> None:
-        """Add the upload of the next participant."""
-        weight = self._weights[client]
-        self._taken.append(weight)
-        self._sum.push(upload if weight == 1 else {k: weight * v for k, v in upload.items()})
-
-    def mean(self) -> Vectors:
-        """The weighted mean of everything pushed."""
-        # fsum is exact in any order, so that the share of all clients is 1 to the last bit.
-        taken = math.fsum(self._taken)
-        return {name: total / taken for name, total in self._sum.total().items()}
+def sum_of_rows(rows: Tensor) -> Tensor:
+    """The sum of 2^height rows, in the order of the tree."""
+    while len(rows) > 1:
+        rows = rows[0::2] + rows[1::2]
+    return rows[0]
 
 
-class Mixing:
-    """Σ_j W_ij upload_j for every node i, as the rows of a matrix; all clients take part."""
+def subtrees(costs: Sequence[float], most: float, smallest: int = 0) -> list[range]:
+    """Cut the positions, each with its cost, into complete subtrees that cost at most ``most``.
 
-    def __init__(self, links: Links) -> None:
-        self._links, self._uploads = links, list[Vectors]()
+    One of 2^``smallest`` positions is cut no further, whatever it costs.
+    """
+    spent = list(accumulate(costs, initial=0.0))
+    found, start = list[range](), 0
+    while start < len(costs):
+        height = _largest_height(start, len(costs))
+        while height > smallest and spent[start + (1 << height)] - spent[start] > most:
+            height -= 1
+        found.append(range(start, start + (1 << height)))
+        start = found[-1].stop
+    return found
 
-    def push(self, client: int, upload: Vectors) -> None:
-        """Add the upload of the next client."""
-        self._uploads.append(upload)
 
-    def mean(self) -> Vectors:
-        """One row of averages for each node."""
-        stacked = {
-            name: torch.stack([upload[name] for upload in self._uploads])
-            for name in self._uploads[0]
-        }
-        # In double precision: rows of W that sum to 1 only nearly would let all nodes drift.
-        weights = self._links.weights
-        return {
-            name: (weights.to(rows.device) @ rows.double()).to(rows.dtype)
-            for name, rows in stacked.items()
-        }
+def _largest_height(start: int, count: int) -> int:
+    """Of a complete subtree that begins at ``start`` and ends within ``count``."""
+    fits = (count - start).bit_length() - 1
+    aligned = (start & -start).bit_length() - 1 if start else fits
+    return min(fits, aligned)
+
+
+def height_of(positions: Sequence[object]) -> int:
+    """The height of a complete subtree with so many leaves."""
+    return len(positions).bit_length() - 1
+
+
+def mixed(links: Links, uploads: Sequence[Vectors]) -> Vectors:
+    """Σ_j W_ij upload_j for every node i, as the rows of a matrix."""
+    rows = {name: torch.stack([upload[name] for upload in uploads]) for name in uploads[0]}
+    # In double precision: rows of W that sum to 1 only nearly would let all nodes drift.
+    weights = links.weights
+    return {
+        name: (weights.to(stacked.device) @ stacked.double()).to(stacked.dtype)
+        for name, stacked in rows.items()
+    }

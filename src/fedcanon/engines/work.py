@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fedcanon.compression import Compressor, Encoded
@@ -44,19 +45,35 @@ class Batches:
     def __init__(self, samples: int, size: int | None, rng: np.random.Generator) -> None:
         self._samples, self._rng = samples, rng
         self._size = samples if size is None else min(size, samples)
-        self._order = torch.empty(0, dtype=torch.int64)
+        self._order = np.empty(0, dtype=np.int64)
         self._position = 0
 
     def next(self) -> Tensor | None:
         """Indices of the next mini-batch; None stands for all samples."""
         if self._size == self._samples:
             return None
+        return torch.from_numpy(self._next(1)[0])
+
+    def take(self, steps: int) -> Tensor:
+        """Indices of the next mini-batches, a row for each."""
+        if self._size == self._samples:
+            return torch.arange(self._samples).expand(steps, -1)
+        taken, missing = list[NDArray[np.int64]](), steps
+        while missing:
+            taken.append(self._next(missing))
+            missing -= len(taken[-1])
+        return torch.from_numpy(np.concatenate(taken))
+
+    def _next(self, most: int) -> NDArray[np.int64]:
+        """Mini-batches of one pass as rows, at least one and at most so many."""
         if self._position + self._size > len(self._order):
-            self._order = torch.from_numpy(self._rng.permutation(self._samples))
+            self._order = self._rng.permutation(self._samples)
             self._position = 0
-        batch = self._order.narrow(0, self._position, self._size)
-        self._position += self._size
-        return batch
+        count = min(most, (len(self._order) - self._position) // self._size)
+        end = self._position + count * self._size
+        rows = self._order[self._position : end].reshape(count, self._size)
+        self._position = end
+        return rows
 
 
 class ClientWork:
@@ -71,12 +88,12 @@ class ClientWork:
         draws: Callable[[Purpose], np.random.Generator],
     ) -> None:
         self._objective, self._compressor, self._draws = objective, compressor, draws
-        self._batches = Batches(objective.samples, batch_size, draws(Purpose.BATCHES))
+        self.batches = Batches(objective.samples, batch_size, draws(Purpose.BATCHES))
         self.prox = prox
 
     def gradient(self, x: Tensor) -> Tensor:
         """g_i(x) on a fresh mini-batch; valid until the next call."""
-        return self._objective.gradient(x, self._batches.next())
+        return self._objective.gradient(x, self.batches.next())
 
     def full_gradient(self, x: Tensor) -> Tensor:
         """∇f_i(x), exact."""

@@ -3,7 +3,7 @@
 from fedcanon.objectives.base import Objective
 from fedcanon.objectives.flat import FlatModule
 from fedcanon.objectives.logistic import Logistic
-from fedcanon.objectives.module import ModuleObjective
+from fedcanon.objectives.module import ModuleClients, ModuleObjective
 from fedcanon.objectives.problem import DataSummary, Problem
 from fedcanon.objectives.quadratic import Quadratic
 
@@ -11,6 +11,7 @@ __all__ = [
     "DataSummary",
     "FlatModule",
     "Logistic",
+    "ModuleClients",
     "ModuleObjective",
     "Objective",
     "Problem",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
@@ -56,6 +58,10 @@ class Logistic(Objective):
         scores: NDArray[np.floating] = features @ vector[: features.shape[1]]
         return scores + vector[-1] if self._intercept else scores
 
+    def accuracy(self, x: Tensor) -> float:
+        """The share of samples on the right side."""
+        return float(np.mean((self.scores(x) > 0) == (self._y > 0)))
+
     def module(self, x: Tensor, buffers: Tensor) -> nn.Module:
         """``nn.Linear(d, 1)``, whose output is positive for the second class."""
         module = nn.Linear(self._x.shape[1], 1, bias=self._intercept, dtype=x.dtype)
@@ -79,3 +85,14 @@ class Logistic(Objective):
         if self._intercept:
             gradient[-1] = residual.sum()
         return torch.from_numpy(gradient)
+
+
+@dataclass(frozen=True)
+class LogisticTest:
+    """Accuracy on samples that no client has."""
+
+    held_out: Logistic
+
+    def __call__(self, x: Tensor) -> dict[str, float]:
+        """``{"accuracy": …}`` at ``x``."""
+        return {"accuracy": self.held_out.accuracy(x)}

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import overload
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +16,41 @@ from fedcanon.objectives.base import Objective
 from fedcanon.objectives.flat import FlatModule
 
 Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+class ModuleClients(Sequence["ModuleObjective"]):
+    """Clients that share one network, their samples one after the other in the same tensors.
+
+    A client's objective is made when it is asked for, so that 100,000 of them take no memory.
+    """
+
+    def __init__(
+        self,
+        flat: FlatModule,
+        loss: Loss,
+        inputs: Tensor,
+        targets: Tensor,
+        sizes: Sequence[int],
+        augment: Sequence[Augmentation] = (),
+    ) -> None:
+        self.flat, self.loss, self.augment = flat, loss, augment
+        self.inputs, self.targets = inputs, targets
+        self.offsets = list(accumulate(sizes, initial=0))
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @overload
+    def __getitem__(self, client: int) -> ModuleObjective: ...
+    @overload
+    def __getitem__(self, client: slice) -> Sequence[ModuleObjective]: ...
+    def __getitem__(self, client: int | slice) -> ModuleObjective | Sequence[ModuleObjective]:
+        if isinstance(client, slice):
+            return [self[one] for one in range(len(self))[client]]
+        client = range(len(self))[client]
+        own = slice(self.offsets[client], self.offsets[client + 1])
+        inputs, targets = self.inputs[own], self.targets[own]
+        return ModuleObjective(self.flat, self.loss, inputs, targets, augment=self.augment)
 
 
 class ModuleObjective(Objective):
@@ -39,8 +77,8 @@ class ModuleObjective(Objective):
     ) -> None:
         self.layout = flat.layout
         self.samples = len(inputs if rows is None else rows)
-        self._flat, self._loss, self._augment = flat, loss, augment
-        self._inputs, self._targets, self._rows = inputs, targets, rows
+        self._flat, self.loss, self._augment = flat, loss, augment
+        self._inputs, self.targets, self._rows = inputs, targets, rows
 
     @property
     def buffers(self) -> Tensor:
@@ -60,10 +98,10 @@ class ModuleObjective(Objective):
         """Inputs and targets of the client's samples at these positions."""
         rows = batch if self._rows is None else self._rows[batch]
         if isinstance(rows, slice):
-            return self._inputs[rows], self._targets[rows]
+            return self._inputs[rows], self.targets[rows]
         rows = rows.to(self._inputs.device)
         # On a CPU this takes half the time of inputs[rows].
-        return self._inputs.index_select(0, rows), self._targets.index_select(0, rows)
+        return self._inputs.index_select(0, rows), self.targets.index_select(0, rows)
 
     def gradient(self, x: Tensor, batch: Tensor | None) -> Tensor:
         module = self._flat.module
@@ -74,7 +112,7 @@ class ModuleObjective(Objective):
         inputs, targets = self._at(slice(None) if batch is None else batch)
         for change in self._augment:
             inputs = change(inputs)
-        self._loss(module(inputs), targets).backward()  # type: ignore[no-untyped-call]
+        self.loss(module(inputs), targets).backward()  # type: ignore[no-untyped-call]
         return self._flat.grad
 
     def _chunks(self) -> Iterator[tuple[Tensor, Tensor, float]]:
@@ -83,12 +121,19 @@ class ModuleObjective(Objective):
             inputs, targets = self._at(slice(start, start + self.chunk))
             yield inputs, targets, len(inputs) / self.samples
 
+    def outputs(self, x: Tensor) -> Tensor:
+        """What the network says of all samples, in evaluation mode."""
+        self._flat.module.eval()
+        self._flat.load(x)
+        with torch.no_grad():
+            return torch.cat([self._flat.module(inputs) for inputs, _, _ in self._chunks()])
+
     def value(self, x: Tensor) -> float:
         self._flat.module.eval()
         self._flat.load(x)
         with torch.no_grad():
             return sum(
-                share * float(self._loss(self._flat.module(inputs), targets))
+                share * float(self.loss(self._flat.module(inputs), targets))
                 for inputs, targets, share in self._chunks()
             )
 
@@ -98,7 +143,21 @@ class ModuleObjective(Objective):
         self._flat.grad.zero_()
         value = 0.0
         for inputs, targets, share in self._chunks():
-            loss = share * self._loss(self._flat.module(inputs), targets)
+            loss = share * self.loss(self._flat.module(inputs), targets)
             loss.backward()  # type: ignore[no-untyped-call]
             value += float(loss.detach())
         return value, self._flat.grad.clone()
+
+
+@dataclass(frozen=True)
+class ModuleTest:
+    """Loss and accuracy of a classifier on samples that no client has."""
+
+    held_out: ModuleObjective
+
+    def __call__(self, x: Tensor) -> dict[str, float]:
+        """``{"test_loss": …, "accuracy": …}`` at ``x``."""
+        outputs, targets = self.held_out.outputs(x), self.held_out.targets
+        correct = (outputs.argmax(1) == targets).double().mean()
+        loss = float(self.held_out.loss(outputs, targets))
+        return {"test_loss": loss, "accuracy": float(correct)}

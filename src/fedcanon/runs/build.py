@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from dataclasses import fields, replace
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -14,12 +13,23 @@ from fedcanon.algorithms import Algorithm, Schedule
 from fedcanon.data import Dataset, make_partition
 from fedcanon.data.partition.skew import label_counts
 from fedcanon.engines.randomness import Purpose, generator, torch_seed
+from fedcanon.engines.store import GIB
 from fedcanon.errors import FedcanonError
-from fedcanon.objectives import DataSummary, FlatModule, Logistic, ModuleObjective, Problem
+from fedcanon.objectives import (
+    DataSummary,
+    FlatModule,
+    Logistic,
+    ModuleClients,
+    ModuleObjective,
+    Problem,
+)
 from fedcanon.objectives.augment import augmentations
+from fedcanon.objectives.logistic import LogisticTest
 from fedcanon.objectives.models import BinaryLogistic, Model, require_fit
+from fedcanon.objectives.module import ModuleTest
 from fedcanon.penalties import PENALTIES
 from fedcanon.runs.config import Config, Table
+from fedcanon.runs.engine import is_vectorised, workers_for
 from fedcanon.runs.federation import Federation
 from fedcanon.runs.named import (
     make_algorithm,
@@ -58,14 +68,18 @@ def assemble(config: Config, problem: Problem) -> Federation:
     if AUTO in table.values():
         L = theory.smoothness(problem, generator(config.seed, Purpose.SMOOTHNESS))
         table = fill_in(table, L, penalty.rho)
+    algorithm = make_algorithm(table)
     return Federation(
         problem,
-        make_algorithm(table),
+        algorithm,
         penalty,
         config.clients.participants,
         None if config.batch_size == "full" else config.batch_size,
         config.seed,
         make_compressor(config.compression),
+        workers_for(config, problem, algorithm),
+        is_vectorised(config, problem, algorithm),
+        int(config.engine.state_memory * GIB),
     )
 
 
@@ -82,7 +96,12 @@ def resolved(config: Config, federation: Federation) -> Config:
         defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
         penalty = {**{k: v for k, v in defaults.items() if v is not None}, **penalty}
     return config.model_copy(
-        update={"algorithm": {**config.algorithm, **numbers}, "penalty": penalty}
+        update={
+            "algorithm": {**config.algorithm, **numbers},
+            "penalty": penalty,
+            # It changes results by rounding: a resumed run must not decide anew.
+            "engine": config.engine.model_copy(update={"vectorised": federation.vectorised}),
+        }
     )
 
 
@@ -137,13 +156,8 @@ def _logistic_problem(
         )
     features, labels = dataset.train.features(config.precision), dataset.train.targets.numpy()
     clients = [Logistic(features[part.numpy()], labels[part.numpy()]) for part in parts]
-    test_features = dataset.test.features(config.precision)
-    positive = dataset.test.targets.numpy() == 1
-
-    def test(x: Tensor) -> dict[str, float]:
-        predicted = clients[0].scores(x, test_features) > 0
-        return {"accuracy": float(np.mean(predicted == positive))}
-
+    held_out = dataset.test
+    test = LogisticTest(Logistic(held_out.features(config.precision), held_out.targets.numpy()))
     start = torch.zeros(clients[0].layout.size, dtype=getattr(torch, config.precision))
     return Problem(clients, start, weights, test, _summary(dataset, parts))
 
@@ -164,22 +178,8 @@ def _module_problem(
         smallest = inputs[: 1 if config.batch_size == 1 else 2]
         require_fit(config.model.name, module, smallest, dataset.classes)
     flat, loss = FlatModule(module), nn.CrossEntropyLoss()
-    test_inputs, test_targets = dataset.test.tensors(dtype, device)
-    sizes = [len(part) for part in parts]
-    clients = [
-        ModuleObjective(flat, loss, *own, augment=augment)
-        for own in zip(torch.split(inputs, sizes), torch.split(targets, sizes), strict=True)
-    ]
-
-    def test(x: Tensor) -> dict[str, float]:
-        flat.load(x)
-        module.eval()
-        with torch.no_grad():
-            chunks = torch.split(test_inputs, ModuleObjective.chunk)
-            outputs = torch.cat([module(chunk) for chunk in chunks])
-        correct = (outputs.argmax(1) == test_targets).double().mean()
-        return {"test_loss": float(loss(outputs, test_targets)), "accuracy": float(correct)}
-
+    clients = ModuleClients(flat, loss, inputs, targets, [len(part) for part in parts], augment)
+    test = ModuleTest(ModuleObjective(flat, loss, *dataset.test.tensors(dtype, device)))
     return Problem(clients, flat.vector, weights, test, _summary(dataset, parts))
 
 

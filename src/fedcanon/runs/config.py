@@ -98,6 +98,19 @@ class CheckpointSection(Section):
     keep: PositiveInt = 2
 
 
+class EngineSection(Section):
+    """Where clients run: in this process ("serial"), in ``workers`` processes, or by a size rule.
+
+    ``vectorised`` has the clients of small models take their local steps together; unset, a rule
+    on sizes decides. Client states beyond ``state_memory`` GiB are kept on disk.
+    """
+
+    name: Literal["auto", "serial", "processes", "ray"] = "auto"
+    workers: PositiveInt | None = None
+    vectorised: bool | None = None
+    state_memory: PositiveFloat = 1.0
+
+
 class Config(Section):
     """Everything that determines a run."""
 
@@ -115,6 +128,7 @@ class Config(Section):
     evaluate: EvaluateSection = EvaluateSection()
     stop: StopSection = StopSection()
     checkpoint: CheckpointSection = CheckpointSection()
+    engine: EngineSection = EngineSection()
 
 
 def load_config(path: Path | None = None, settings: Sequence[str] = ()) -> Config:

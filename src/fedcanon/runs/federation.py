@@ -9,9 +9,11 @@ from torch import Tensor
 
 from fedcanon.algorithms import Algorithm, State
 from fedcanon.compression import Compressor, Identity
-from fedcanon.engines import LocalEngine
+from fedcanon.engines import Engine
 from fedcanon.engines.randomness import Purpose, generator
+from fedcanon.engines.store import GIB
 from fedcanon.engines.work import CountedProx
+from fedcanon.engines.workers import InProcess, MakeWorkers
 from fedcanon.errors import FedcanonError
 from fedcanon.objectives import Problem
 from fedcanon.penalties import Penalty
@@ -25,6 +27,10 @@ class Federation:
     Each round draws ``participants`` clients (all by default), each of which takes its local steps
     on mini-batches of ``batch_size`` samples (all of its samples by default). ``compressor`` is
     what uploads go through, where the algorithm allows it.
+
+    ``make_workers`` says where clients run: in this process, or in others. ``vectorised`` has small
+    models take their local steps together. Client states that need more than ``state_memory`` bytes
+    are kept on disk.
     """
 
     problem: Problem
@@ -34,9 +40,12 @@ class Federation:
     batch_size: int | None = None
     seed: int = 0
     compressor: Compressor = field(default_factory=Identity)
+    make_workers: MakeWorkers = InProcess
+    vectorised: bool = False
+    state_memory: int = GIB
     rounds_done: int = field(init=False, default=0)
     server: State = field(init=False)
-    engine: LocalEngine = field(init=False)
+    engine: Engine = field(init=False)
     cost: Cost = field(init=False, default_factory=Cost)
 
     def __post_init__(self) -> None:
@@ -53,13 +62,16 @@ class Federation:
             raise FedcanonError(f"batch_size must be at least 1, not {self.batch_size}.")
         self.penalty.check_step(self.algorithm.prox_step(1))
         self.penalty.value(self.problem.start)  # refuses a penalty that does not fit the model
-        self.engine = LocalEngine(
+        self.engine = Engine(
             self.problem,
             self.algorithm,
             self.penalty,
             self.batch_size,
             self.seed,
             self.compressor,
+            self.make_workers,
+            self.vectorised,
+            self.state_memory,
         )
         prox = CountedProx(self.penalty)
         self.server = self.algorithm.server_init(self.problem.start, prox)
@@ -98,6 +110,10 @@ class Federation:
         self.server = state["server"]
         self.engine.load(state["engine"])
         self.cost = Cost(**state["cost"])
+
+    def close(self) -> None:
+        """End the processes that were started; a further round would start them again."""
+        self.engine.close()
 
     def draw_participants(self) -> list[int]:
         """The clients of the next round, in increasing order."""

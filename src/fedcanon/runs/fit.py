@@ -73,21 +73,24 @@ def fit(
             return f"relative change of φ ≤ {objective_tolerance:g}"
         return None
 
-    for observer in observers:
-        observer.begin(federation, rounds)
-    if not history:
-        take_record()
-    stopped = reason_to_stop()
-    while stopped is None and federation.rounds_done < rounds:
-        federation.step()
-        if federation.rounds_done % evaluate_every == 0 or federation.rounds_done == rounds:
-            take_record()
-            stopped = reason_to_stop()
+    try:
         for observer in observers:
-            observer.round(federation.rounds_done)
-    stopped = stopped or "all rounds done"
-    for observer in observers:
-        observer.end(stopped)
+            observer.begin(federation, rounds)
+        if not history:
+            take_record()
+        stopped = reason_to_stop()
+        while stopped is None and federation.rounds_done < rounds:
+            federation.step()
+            if federation.rounds_done % evaluate_every == 0 or federation.rounds_done == rounds:
+                take_record()
+                stopped = reason_to_stop()
+            for observer in observers:
+                observer.round(federation.rounds_done)
+        stopped = stopped or "all rounds done"
+        for observer in observers:
+            observer.end(stopped)
+    finally:
+        federation.close()
     vector, buffers = federation.model, federation.engine.model_buffers
     make_model = partial(federation.problem.clients[0].module, vector, buffers)
     return Result(vector, buffers, history, stopped, make_model)

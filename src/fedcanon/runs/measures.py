@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fedcanon.algorithms import State
-from fedcanon.engines import Collected, LocalEngine
+from fedcanon.engines import Collected, Engine
 from fedcanon.objectives import Problem
 from fedcanon.penalties import Penalty
 
@@ -111,9 +111,7 @@ def stationarity_step(penalty: Penalty) -> float:
     return min(1.0, 0.5 / penalty.rho) if penalty.rho else 1.0
 
 
-def measure(
-    engine: LocalEngine, server: State, *, t: int, cost: Cost, step: float | None
-) -> Record:
+def measure(engine: Engine, server: State, *, t: int, cost: Cost, step: float | None) -> Record:
     """Measure the server's model after ``t`` rounds; ``step`` is the a of ‖G^a‖, None for none."""
     started = time.perf_counter()
     z = engine.algorithm.model(server)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import signal
 import threading
 import time
@@ -70,10 +71,12 @@ def resume(
     rounds: int | None = None,
     dataset: Dataset | None = None,
     observers: Sequence[Observer] = (),
+    settings: Mapping[str, Any] | None = None,
 ) -> Result:
     """Go on with a run from its last checkpoint, to the same bits as if it had not been stopped.
 
-    ``rounds`` continues a run beyond its end.
+    ``rounds`` continues a run beyond its end. ``settings`` are of the engine, which changes no bit:
+    ``{"engine.workers": 4}``.
     """
     run = RunFolder.find(name)
     with run.locked():
@@ -81,7 +84,7 @@ def resume(
         if rounds is not None:
             config = changed(config, {"rounds": rounds})
             run.keep_config(config)
-        federation = build(config, dataset)
+        federation = build(changed(config, settings or {}), dataset)
         found = run.checkpoints.load(federation.problem.start.device)
         if found is not None:
             federation.load(found)
@@ -147,9 +150,24 @@ def _go_on(
     except FedcanonError as error:
         run.log(str(error))
         raise
+    except (OSError, MemoryError, RuntimeError) as error:
+        message = _explained(run, error)
+        if message is None:
+            raise
+        raise FedcanonError(message) from error
     save_model(result.model, run.path / MODEL)
     run.finish(result.stopped, result.records)
     return replace(result, title=run.name, folder=run.path)
+
+
+def _explained(run: RunFolder, error: Exception) -> str | None:
+    """A sentence where there is no space or no memory left."""
+    go_on = f"The last checkpoint is kept: go on with 'fedcanon resume {run.path}'."
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"the disk of {run.path} is full: free some space. {go_on}"
+    if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
+        return f"there is not enough memory for this run. {go_on}"
+    return None
 
 
 class _Keeper(Observer):

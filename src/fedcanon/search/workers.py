@@ -17,18 +17,11 @@ import torch
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from fedcanon.runs.build import build
-from fedcanon.runs.config import Config
+from fedcanon.runs.config import Config, changed
 from fedcanon.runs.folder import RunFolder
 from fedcanon.runs.observers import Observer
 from fedcanon.runs.training import resume, train_in
 from fedcanon.search.goal import Goal
-
-
-def cores() -> int:
-    """How many processors this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 @contextmanager
@@ -58,7 +51,8 @@ def run_once(path: Path, config: Config, goal: Goal) -> float:
             resume(path, observers=[stop])
         else:
             shutil.rmtree(path, ignore_errors=True)  # a run that was killed before it was one
-            train_in(path, config, build(config), [stop])
+            alone = changed(config, {"engine.name": "serial"})  # the sweep fills the cores
+            train_in(path, alone, build(alone), [stop])
     return goal.of(run.result or {})
 
 

@@ -1,0 +1,57 @@
+"""The contract of what runs tasks, and the simplest that does."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+from fedcanon.engines.round import Bench
+
+Shared = TypeVar("Shared")
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+class Workers(ABC):
+    """Runs tasks in some number of places, each with a ``Bench`` of its own."""
+
+    count: int
+
+    @abstractmethod
+    def map(
+        self,
+        function: Callable[[Bench, Shared, Task], Result],
+        shared: Shared,
+        tasks: Sequence[Task],
+    ) -> Iterator[tuple[int, Result]]:
+        """Run ``function(bench, shared, task)`` for all tasks.
+
+        Results come with the number of their task, in any order; what they hold may be changed by
+        the next one. ``function`` is defined at the top of a module.
+        """
+
+    def close(self) -> None:  # noqa: B027  # most have nothing to close
+        """End everything that was started."""
+
+
+class InProcess(Workers):
+    """One task after the other, in this process: for small problems and for debugging."""
+
+    count = 1
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+
+    def map(
+        self,
+        function: Callable[[Bench, Shared, Task], Result],
+        shared: Shared,
+        tasks: Sequence[Task],
+    ) -> Iterator[tuple[int, Result]]:
+        for number, task in enumerate(tasks):
+            yield number, function(self._bench, shared, task)
+
+
+MakeWorkers = Callable[[Bench], Workers]
+"""Makes workers that have this bench, or copies of it."""

@@ -1,0 +1,261 @@
+"""Worker processes: the same bits as one process, whatever happens to them."""
+
+import gc
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+import torch
+
+from fedcanon import FedAvg, FedcanonError, FedCanonPlus, Federation, Objective, Problem
+from fedcanon.algorithms import ALGORITHMS
+from fedcanon.compression import Quantise
+from fedcanon.engines.processes import Processes
+from fedcanon.engines.workers import InProcess
+from fedcanon.layout import Layout
+from fedcanon.penalties import L1
+from tests.engines.networks import algorithm, classifiers
+from tests.problems import logistics
+
+TWO = partial(Processes, count=2)
+
+
+def children():
+    gc.collect()
+    return [
+        child for child in psutil.Process().children() if "fedcanon" in " ".join(child.cmdline())
+    ]
+
+
+def trained(problem, method, make_workers, rounds=3, participants=None, **settings):
+    if not method.partial_participation:
+        participants = None
+    federation = Federation(
+        problem, method, L1(1e-3), participants, 8, make_workers=make_workers, **settings
+    )
+    for _ in range(rounds):
+        federation.step()
+    found = federation.engine.evaluate(federation.model, gradient=True)
+    federation.close()
+    return federation, found
+
+
+def require_same(one, other):
+    (first, found), (second, again) = one, other
+    assert torch.equal(first.model, second.model)
+    assert torch.equal(first.engine.buffers, second.engine.buffers)
+    assert first.engine.clients.keys() == second.engine.clients.keys()
+    for client, state in first.engine.clients.items():
+        for name, entry in state.items():
+            assert torch.equal(
+                torch.as_tensor(entry), torch.as_tensor(second.engine.clients[client][name])
+            )
+    assert found.losses == again.losses
+    assert found.test == again.test
+    assert torch.equal(found.gradient, again.gradient)
+    before, after = vars(first.cost), vars(second.cost)
+    assert {**before, "seconds": 0} == {**after, "seconds": 0}
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_any_number_of_processes_gives_the_same_bits(name):
+    problem, method = classifiers(clients=11, norm=True), algorithm(name)
+    serial = trained(problem, method, InProcess, participants=7)
+    for count in (1, 2, 3):
+        others = trained(problem, method, partial(Processes, count=count), participants=7)
+        require_same(serial, others)
+
+
+def test_compressed_uploads_have_the_same_bits_too():
+    problem, method = logistics(clients=9, d=30), FedCanonPlus(0.5, 0.1, 4)
+    runs = [
+        trained(problem, method, workers, participants=5, compressor=Quantise(4))
+        for workers in (InProcess, TWO)
+    ]
+    require_same(*runs)
+
+
+@pytest.mark.slow
+def test_processes_that_are_started_afresh_instead_of_forked():
+    problem, method = classifiers(), FedCanonPlus(0.05, 0.05, 3)
+    spawned = partial(Processes, count=2, method="spawn")
+    require_same(trained(problem, method, InProcess), trained(problem, method, spawned))
+
+
+class Deadly(Objective):
+    """½‖x‖² of a client that ends its own process when it is asked for a gradient."""
+
+    layout = Layout.of([("x", (3,))])
+    samples = 1
+
+    def __init__(self, marker, times):
+        self._marker, self._times = marker, times
+
+    def value(self, x):
+        return 0.5 * float(x @ x)
+
+    def value_and_gradient(self, x):
+        return self.value(x), x.clone()
+
+    def gradient(self, x, batch):
+        if multiprocessing.parent_process() is not None and self._deaths() < self._times:
+            with self._marker.open("a") as file:
+                file.write("died\n")
+            os.kill(os.getpid(), signal.SIGKILL)
+        return x.clone()
+
+    def _deaths(self):
+        return len(self._marker.read_text().splitlines()) if self._marker.exists() else 0
+
+
+def deadly(folder, times):
+    clients = [Deadly(folder / str(k), times if k in (1, 4) else 0) for k in range(6)]
+    return Problem(clients, torch.tensor([1.0, 2.0, 3.0]))
+
+
+def test_a_killed_worker_is_replaced_and_its_clients_run_again(tmp_path):
+    method = FedCanonPlus(0.5, 0.1, 2)
+    undisturbed = trained(deadly(tmp_path / "none", 0), method, InProcess)
+    (tmp_path / "two").mkdir()
+    disturbed = trained(deadly(tmp_path / "two", 2), method, TWO)
+    require_same(undisturbed, disturbed)
+    assert [(tmp_path / "two" / k).read_text() for k in "14"] == ["died\ndied\n"] * 2
+
+
+def test_clients_that_always_end_their_process_are_given_up(tmp_path):
+    federation = Federation(
+        deadly(tmp_path, 10), FedCanonPlus(0.5, 0.1, 2), L1(0.1), make_workers=TWO
+    )
+    with pytest.raises(FedcanonError, match=r"ended 3 times .* \(SIGKILL\).*engine.workers"):
+        federation.step()
+    assert not children()
+    assert federation.engine.clients == {}
+
+
+def test_workers_killed_from_outside_at_any_time(tmp_path):
+    problem, method = classifiers(clients=12, hidden=(40,)), FedCanonPlus(0.05, 0.05, 20)
+    undisturbed = trained(problem, method, InProcess, rounds=12)
+    federation = Federation(problem, method, L1(1e-3), None, 8, make_workers=TWO)
+    rng, deaths = np.random.default_rng(0), 0
+    killer = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            textwrap.dedent(f"""
+            import os, random, signal, time
+            import psutil
+            run = psutil.Process({os.getpid()})
+            random.seed({rng.integers(1000)})
+            for _ in range(12):
+                time.sleep(random.uniform(0.05, 0.3))
+                found = [c for c in run.children() if c.pid != os.getpid()]
+                if found:
+                    print("killed", flush=True)
+                    random.choice(found).send_signal(signal.SIGKILL)
+        """),
+        ],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    rounds = 0
+    while killer.poll() is None or rounds < 12:
+        if rounds == 12:
+            federation = Federation(problem, method, L1(1e-3), None, 8, make_workers=TWO)
+            rounds = 0
+        federation.step()
+        rounds += 1
+    deaths = killer.stdout.read().count("killed")
+    found = federation.engine.evaluate(federation.model, gradient=True)
+    federation.close()
+    require_same(undisturbed, (federation, found))
+    assert deaths > 5
+
+
+def test_an_error_in_a_client_is_named_and_its_place_shown():
+    problem = logistics(clients=4, d=5)
+
+    class Broken(FedAvg):
+        def local(self, client, received, work):
+            raise KeyError("no such thing")
+
+    for workers in (InProcess, TWO):
+        federation = Federation(problem, Broken(0.1, 2), L1(0.1), make_workers=workers)
+        with pytest.raises(FedcanonError, match=r"client \d failed in round 0: KeyError") as caught:
+            federation.step()
+        assert "in local" in caught.value.__notes__[0]
+        federation.close()
+
+
+def test_nothing_is_left_when_a_federation_is_no_longer_used():
+    before = set(Path("/dev/shm").iterdir())
+    federation = Federation(classifiers(), FedCanonPlus(0.05, 0.05, 3), L1(0.1), make_workers=TWO)
+    federation.step()
+    assert len(multiprocessing.active_children()) == 2
+    federation.close()
+    assert not multiprocessing.active_children()
+    federation.step()  # starts them again
+    assert len(multiprocessing.active_children()) == 2
+    del federation
+    gc.collect()
+    assert not multiprocessing.active_children()
+    assert set(Path("/dev/shm").iterdir()) == before
+
+
+LONG_RUN = [sys.executable, "-m", "fedcanon", "run", "--workers", "2", "--set", "rounds=100000"]
+
+
+def descendants(process):
+    return psutil.Process(process.pid).children(recursive=True)
+
+
+def started(tmp_path):
+    """A run of two workers, once it has done some rounds."""
+    environment = {**os.environ, "FEDCANON_RUNS": str(tmp_path)}
+    process = subprocess.Popen(
+        LONG_RUN,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        histories = list(tmp_path.glob("*/history.jsonl"))
+        if histories and histories[0].read_text().count("\n") > 3:
+            return process, descendants(process)
+        time.sleep(0.1)
+    process.kill()
+    pytest.fail(f"the run did not begin: {process.stderr.read()}")
+
+
+def require_gone(workers):
+    assert len(workers) == 2
+    _, alive = psutil.wait_procs(workers, timeout=10)
+    assert not alive
+
+
+def test_ctrl_c_ends_a_run_with_a_checkpoint_and_leaves_no_process(tmp_path):
+    process, workers = started(tmp_path)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 2
+    assert "fedcanon resume" in errors
+    require_gone(workers)
+    assert list(tmp_path.glob("*/checkpoints/*"))
+
+
+def test_workers_end_with_a_run_that_is_killed(tmp_path):
+    process, workers = started(tmp_path)
+    process.kill()
+    process.communicate()
+    require_gone(workers)

@@ -1,0 +1,108 @@
+"""Where client states are kept."""
+
+import errno
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedcanon import FedcanonError
+from fedcanon.engines.store import StateStore
+
+TEMPLATE = {"v": torch.zeros(5), "w": torch.zeros(2, dtype=torch.float64), "scale": 0.0, "n": 3}
+
+
+def state(number):
+    return {
+        "v": torch.full((5,), float(number)),
+        "w": torch.full((2,), number / 3, dtype=torch.float64),
+        "scale": number / 7,
+        "n": number,
+    }
+
+
+def require_equal(found, expected):
+    assert found.keys() == expected.keys()
+    for name, entry in expected.items():
+        assert type(found[name]) is type(entry)
+        assert torch.equal(torch.as_tensor(found[name]), torch.as_tensor(entry))
+
+
+@given(
+    rounds=st.lists(
+        st.tuples(st.sets(st.integers(0, 9), min_size=1), st.booleans()), min_size=1, max_size=12
+    ),
+    on_disk=st.booleans(),
+)
+def test_a_state_counts_once_its_round_does(rounds, on_disk):
+    store, expected = StateStore(10, TEMPLATE, limit=1 if on_disk else 2**20), {}
+    for number, (clients, counts) in enumerate(rounds):
+        slots = {client: store.reserve() for client in clients}
+        for client, slot in slots.items():
+            store.write(slot, state(100 * number + client))
+        if counts:
+            store.commit(slots)
+            expected |= {client: state(100 * number + client) for client in clients}
+        else:
+            store.release(slots)
+        assert list(store) == sorted(expected)
+        for client in store:
+            require_equal(store.read(store.slot(client)), expected[client])
+    assert store.slot(77) is None
+
+
+def test_a_state_keeps_its_entries_and_shapes():
+    store = StateStore(2, TEMPLATE)
+    slot = store.reserve()
+    with pytest.raises(FedcanonError, match="client_init gave it"):
+        store.write(slot, {"v": torch.zeros(5)})
+    with pytest.raises(FedcanonError, match=r"'v' .* shape \(4,\)"):
+        store.write(slot, {**state(1), "v": torch.zeros(4)})
+
+
+def test_methods_without_states_need_no_memory():
+    store = StateStore(10**9, {})
+    slots = {5: store.reserve()}
+    store.write(slots[5], {})
+    store.commit(slots)
+    assert store.read(store.slot(5)) == {}
+
+
+def test_memory_grows_with_the_clients_that_took_part_and_not_beyond_the_limit():
+    """A hundred thousand clients of 1 MB each, of which 400 take part, in 64 MB."""
+    script = """
+        import psutil, torch
+        from fedcanon.engines.store import StateStore
+        vector = torch.ones(2**18)
+        store = StateStore(100_000, {"v": vector}, limit=64 * 2**20)
+        before = psutil.Process().memory_info().rss
+        peak = 0
+        for client in range(400):
+            slot = store.reserve()
+            store.write(slot, {"v": vector * client})
+            store.commit({client: slot})
+            peak = max(peak, psutil.Process().memory_info().rss - before)
+        assert all(float(store.read(store.slot(c))["v"][-1]) == c for c in range(400))
+        print(peak / 2**20)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=True
+    )
+    assert float(done.stdout) < 64 + 16
+
+
+def test_a_full_disk_is_found_before_anything_is_written(monkeypatch):
+    store = StateStore(1000, {"v": torch.ones(2**18)}, limit=2**20)
+    store.write(store.reserve(), {"v": torch.ones(2**18)})
+
+    def full(file, offset, size):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(FedcanonError, match=r"no disk left .* 1 take 1\.0 MiB each: No space left"):
+        store.reserve()

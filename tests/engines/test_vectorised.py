@@ -1,0 +1,131 @@
+"""Clients that take their local steps together: the same to rounding, the same bits anywhere."""
+
+from functools import partial
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from fedcanon import FedcanonError, FedCanonPlus, Federation
+from fedcanon.algorithms import ALGORITHMS
+from fedcanon.compression import TopK
+from fedcanon.engines.processes import Processes
+from fedcanon.engines.workers import InProcess
+from fedcanon.objectives.stacked import StackedModule, can_stack
+from fedcanon.penalties import L1, MCP
+from fedcanon.runs.build import build
+from fedcanon.runs.config import load_config
+from tests.engines.networks import algorithm, classifiers
+
+TOGETHER = [name for name in ALGORITHMS if "decentralised" not in name]
+
+
+def trained(problem, method, *, vectorised, batch_size=8, make_workers=InProcess, **settings):
+    participants = 39 if method.partial_participation else None
+    federation = Federation(
+        problem,
+        method,
+        MCP(1e-3),
+        participants,
+        batch_size,
+        vectorised=vectorised,
+        make_workers=make_workers,
+        **settings,
+    )
+    for _ in range(3):
+        federation.step()
+    federation.close()
+    return federation
+
+
+def require_close(one, other):
+    assert torch.allclose(one.model, other.model, rtol=0, atol=1e-12)
+    for client, state in one.engine.clients.items():
+        for name, entry in other.engine.clients[client].items():
+            assert torch.allclose(
+                torch.as_tensor(state[name]), torch.as_tensor(entry), rtol=1e-9, atol=1e-11
+            )
+    costs = [{**vars(federation.cost), "seconds": 0} for federation in (one, other)]
+    assert costs[0] == costs[1]
+
+
+@pytest.mark.parametrize("name", TOGETHER)
+@pytest.mark.parametrize("batch_size", [8, None])
+def test_every_method_agrees_with_its_clients_one_by_one(name, batch_size):
+    problem = classifiers(clients=45, sizes=(4, 30), dtype=torch.float64)  # some smaller than 8
+    runs = [
+        trained(problem, algorithm(name), vectorised=vectorised, batch_size=batch_size)
+        for vectorised in (False, True)
+    ]
+    require_close(*runs)
+
+
+def test_compressed_uploads_agree():
+    problem = classifiers(clients=45, dtype=torch.float64)
+    method = FedCanonPlus(0.05, 0.05, 3)
+    runs = [
+        trained(problem, method, vectorised=vectorised, compressor=TopK(0.3))
+        for vectorised in (False, True)
+    ]
+    require_close(*runs)
+
+
+def test_any_number_of_processes_gives_the_same_bits():
+    problem, method = classifiers(clients=45), FedCanonPlus(0.05, 0.05, 3)
+    models = [
+        trained(problem, method, vectorised=True, make_workers=workers).model
+        for workers in (InProcess, partial(Processes, count=2), partial(Processes, count=3))
+    ]
+    assert all(torch.equal(models[0], model) for model in models)
+
+
+@given(n=st.integers(1, 9), batch=st.integers(1, 7), seed=st.integers(0, 99), deep=st.booleans())
+@settings(deadline=None, max_examples=40)
+def test_stacked_gradients_are_the_gradients_of_the_clients(n, batch, seed, deep):
+    hidden = (5, 4) if deep else ()
+    problem = classifiers(clients=n, hidden=hidden, sizes=(7, 9), dtype=torch.float64, seed=seed)
+    torch.manual_seed(seed)
+    x = torch.randn(n, len(problem.start), dtype=torch.float64)
+    rows = torch.stack([torch.randperm(7)[:batch] for _ in range(n)])
+    weights = torch.full((n, batch), 1 / batch, dtype=torch.float64)
+    found = StackedModule(problem.clients, range(n)).gradient(x, rows, weights)
+    for k, client in enumerate(problem.clients):
+        assert torch.allclose(found[k], client.gradient(x[k], rows[k]), rtol=0, atol=1e-14)
+
+
+def stackable(*layers, loss=None):
+    problem = classifiers()
+    module = nn.Sequential(nn.Flatten(), nn.Linear(6, 3), *layers)
+    problem.clients.flat.module = module
+    problem.clients.loss = loss or nn.CrossEntropyLoss()
+    return can_stack(problem.clients)
+
+
+def test_only_networks_that_compute_each_sample_by_itself_are_stacked():
+    assert stackable(nn.Tanh())
+    assert not stackable(nn.Dropout(0.5))
+    assert not stackable(nn.BatchNorm1d(3))
+    assert not stackable(nn.Softmax(1))
+    assert not stackable(loss=nn.CrossEntropyLoss(label_smoothing=0.1))
+    assert not stackable(loss=nn.CrossEntropyLoss(weight=torch.ones(3)))
+
+
+def test_a_problem_that_cannot_be_stacked_is_refused_when_it_is_asked_for():
+    with pytest.raises(FedcanonError, match=r"engine\.vectorised is for linear models"):
+        Federation(classifiers(norm=True), FedCanonPlus(), L1(0.1), vectorised=True)
+
+
+def decided(*given):
+    return build(load_config(None, ["data.name=digits", *given])).vectorised
+
+
+def test_the_rule_looks_at_sizes_only_and_a_setting_overrides_it():
+    assert decided("model.name=linear")
+    assert not decided()  # the default network spends its time in arithmetic
+    assert not decided("model.name=linear", "engine.vectorised=false")
+    assert decided("engine.vectorised=true")
+    assert not decided("model.name=linear", "clients.participants=1")
+    ring = ("algorithm.name=decentralised-proxskip", "algorithm.topology=ring")
+    assert not decided("model.name=linear", *ring)
