@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test quick lint types docs bench clean
+.PHONY: run test quick lint types docs bench bench-peers clean
 .DEFAULT_GOAL := run
 
 run: $(VENV)/run.stamp ## train the default job on embedded data
@@ -32,7 +32,7 @@ bench: $(VENV)/dev.stamp
 	$(BIN)/python benchmarks/data.py
 
 clean:
-	rm -rf $(VENV) site .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .bench site .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 # The stamps are newer than what they were installed from, so a second call installs nothing.
 $(VENV)/run.stamp: pyproject.toml constraints.txt
@@ -42,4 +42,15 @@ $(VENV)/run.stamp: pyproject.toml constraints.txt
 
 $(VENV)/dev.stamp: $(VENV)/run.stamp
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	touch $@
+
+# The peers that benchmarks/engine.py compares with: their pins conflict, so each has its own
+# environment.
+PEERS := $(patsubst benchmarks/peers/%.txt,.bench/%/stamp,$(wildcard benchmarks/peers/*.txt))
+
+bench-peers: $(PEERS)
+
+.bench/%/stamp: benchmarks/peers/%.txt
+	$(PYTHON) -m venv .bench/$*
+	.bench/$*/bin/pip install --quiet --requirement $<
 	touch $@

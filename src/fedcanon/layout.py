@@ -52,6 +52,10 @@ class Layout:
     def __iter__(self) -> Iterator[Slot]:
         return iter(self.slots)
 
+    def split(self, vector: Tensor) -> list[Tensor]:
+        """Every slot of ``vector`` in order, sharing memory."""
+        return [slot.view(vector) for slot in self.slots]
+
     def views(self, vector: Tensor) -> dict[str, Tensor]:
         """Every slot of ``vector`` by name, sharing memory."""
         return {slot.name: slot.view(vector) for slot in self.slots}

@@ -29,7 +29,7 @@ from fedcanon.algorithms import DecentralisedProxSkip, Links, Scaffnew, Schedule
 from fedcanon.compression import TopK
 from fedcanon.engines import Engine, Traffic
 from fedcanon.engines.randomness import Purpose, generator
-from fedcanon.engines.summation import TreeSum, mixed
+from fedcanon.engines.summation import TreeSum, mixed, subtrees, sum_of_rows
 from fedcanon.engines.work import Batches
 from fedcanon.penalties import L1, MCP, Zero
 from fedcanon.runs.measures import stationarity
@@ -67,6 +67,41 @@ def test_tree_sum_has_the_same_bits_when_complete_subtrees_are_summed_elsewhere(
         position += 2**height
     assert torch.equal(whole.total()["u"], pieced.total()["u"])
     assert float(whole.total()["u"]) == pytest.approx(sum(numbers), rel=1e-4, abs=1.0)
+
+
+@given(
+    costs=st.lists(st.floats(0.1, 10), min_size=1, max_size=150),
+    workers=st.integers(1, 8),
+    smallest=st.integers(0, 4),
+)
+def test_tasks_are_complete_subtrees_and_the_last_ones_small(costs, workers, smallest):
+    parts = subtrees(costs, workers, smallest)
+    assert [k for part in parts for k in part] == list(range(len(costs)))
+    for part in parts:
+        size, left = len(part), math.fsum(costs[part.start :])
+        assert size & (size - 1) == 0
+        assert part.start % size == 0
+        cost = math.fsum(costs[part.start : part.stop])
+        assert size <= 2**smallest or cost <= left / workers * (1 + 1e-9)
+    if smallest == 0:
+        assert len(parts[-1]) == 1 or workers == 1
+
+
+@given(st.integers(0, 6), st.integers(0, 99))
+def test_rows_are_added_as_the_tree_adds_them(height, seed):
+    rows = torch.randn(2**height, 5, generator=torch.Generator().manual_seed(seed))
+    tree = TreeSum()
+    for row in rows:
+        tree.push({"u": row}, lent=True)
+    assert torch.equal(sum_of_rows(rows), tree.total()["u"])
+
+
+def test_what_is_lent_to_a_sum_may_change_afterwards_and_is_not_changed_by_it():
+    lent, tree = torch.ones(3), TreeSum()
+    for number in (1.0, 2.0, 3.0):
+        tree.push({"u": lent.fill_(number)}, lent=True)
+        assert torch.equal(lent, torch.full((3,), number))
+    assert torch.equal(tree.total()["u"], torch.full((3,), 6.0))
 
 
 @given(

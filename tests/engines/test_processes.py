@@ -6,12 +6,10 @@ import os
 import signal
 import subprocess
 import sys
-import textwrap
 import time
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import psutil
 import pytest
 import torch
@@ -22,7 +20,10 @@ from fedcanon.compression import Quantise
 from fedcanon.engines.processes import Processes
 from fedcanon.engines.workers import InProcess
 from fedcanon.layout import Layout
+from fedcanon.objectives import ModuleObjective
 from fedcanon.penalties import L1
+from fedcanon.runs.build import build
+from fedcanon.runs.config import load_config
 from tests.engines.networks import algorithm, classifiers
 from tests.problems import logistics
 
@@ -141,43 +142,28 @@ def test_clients_that_always_end_their_process_are_given_up(tmp_path):
     assert federation.engine.clients == {}
 
 
-def test_workers_killed_from_outside_at_any_time(tmp_path):
+KILLER = """
+import random, signal, sys, time
+import psutil
+run = psutil.Process(int(sys.argv[1]))
+random.seed(0)
+for _ in range(12):
+    time.sleep(random.uniform(0.05, 0.3))
+    workers = [child for child in run.children() if child != psutil.Process()]
+    if workers:
+        print("killed")
+        random.choice(workers).kill()
+"""
+
+
+def test_workers_killed_from_outside_at_any_time():
     problem, method = classifiers(clients=12, hidden=(40,)), FedCanonPlus(0.05, 0.05, 20)
     undisturbed = trained(problem, method, InProcess, rounds=12)
-    federation = Federation(problem, method, L1(1e-3), None, 8, make_workers=TWO)
-    rng, deaths = np.random.default_rng(0), 0
-    killer = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            textwrap.dedent(f"""
-            import os, random, signal, time
-            import psutil
-            run = psutil.Process({os.getpid()})
-            random.seed({rng.integers(1000)})
-            for _ in range(12):
-                time.sleep(random.uniform(0.05, 0.3))
-                found = [c for c in run.children() if c.pid != os.getpid()]
-                if found:
-                    print("killed", flush=True)
-                    random.choice(found).send_signal(signal.SIGKILL)
-        """),
-        ],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    rounds = 0
-    while killer.poll() is None or rounds < 12:
-        if rounds == 12:
-            federation = Federation(problem, method, L1(1e-3), None, 8, make_workers=TWO)
-            rounds = 0
-        federation.step()
-        rounds += 1
-    deaths = killer.stdout.read().count("killed")
-    found = federation.engine.evaluate(federation.model, gradient=True)
-    federation.close()
-    require_same(undisturbed, (federation, found))
-    assert deaths > 5
+    command = [sys.executable, "-c", KILLER, str(os.getpid())]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as killer:
+        while killer.poll() is None:
+            require_same(undisturbed, trained(problem, method, TWO, rounds=12))
+        assert killer.stdout.read().count("killed") > 3
 
 
 def test_an_error_in_a_client_is_named_and_its_place_shown():
@@ -259,3 +245,43 @@ def test_workers_end_with_a_run_that_is_killed(tmp_path):
     process.kill()
     process.communicate()
     require_gone(workers)
+
+
+@pytest.mark.slow
+def test_a_process_for_each_device():
+    """With processors as the devices, which is what there is here."""
+    problem, method = classifiers(norm=True), FedCanonPlus(0.05, 0.05, 3)
+    devices = [torch.device("cpu")] * 2
+    moved = trained(problem, method, partial(Processes, count=2, devices=devices))
+    require_same(trained(problem, method, InProcess), moved)
+
+
+def chosen(*settings):
+    return build(load_config(None, ["data.name=digits", *settings])).make_workers
+
+
+def test_processes_are_chosen_where_they_pay_and_where_they_are_asked_for(monkeypatch):
+    monkeypatch.setenv("FEDCANON_WORKERS", "3")
+    assert chosen().keywords["count"] == 3
+    assert chosen("model.name=linear") is InProcess
+    assert chosen("model.name=linear", "engine.name=processes").keywords["count"] == 3
+    assert chosen("model.name=linear", "engine.workers=2").keywords["count"] == 2
+    assert chosen("engine.name=serial") is InProcess
+    monkeypatch.setenv("FEDCANON_WORKERS", "1")
+    assert chosen() is InProcess
+    monkeypatch.setenv("FEDCANON_WORKERS", "many")
+    with pytest.raises(FedcanonError, match="FEDCANON_WORKERS must be a number"):
+        chosen()
+
+
+def test_bfloat16_is_refused_without_hardware_for_it_and_keeps_vectors_as_they_are():
+    if not (torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()):
+        with pytest.raises(FedcanonError, match="no bfloat16 arithmetic"):
+            chosen("engine.bfloat16=true")
+    clients = classifiers(clients=3).clients
+    parts = (clients.flat, clients.loss, clients.inputs, clients.targets)
+    exact = ModuleObjective(*parts).gradient(clients.flat.vector, None).clone()
+    rough = ModuleObjective(*parts, bfloat16=True).gradient(clients.flat.vector, None)
+    assert rough.dtype == torch.float32
+    assert not torch.equal(rough, exact)
+    assert torch.allclose(rough, exact, atol=0.02)

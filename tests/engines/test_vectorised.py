@@ -13,7 +13,9 @@ from fedcanon.algorithms import ALGORITHMS
 from fedcanon.compression import TopK
 from fedcanon.engines.processes import Processes
 from fedcanon.engines.workers import InProcess
-from fedcanon.objectives.stacked import StackedModule, can_stack
+from fedcanon.objectives import ModuleObjective
+from fedcanon.objectives.perceptron import perceptron_of
+from fedcanon.objectives.stacked import StackedModule
 from fedcanon.penalties import L1, MCP
 from fedcanon.runs.build import build
 from fedcanon.runs.config import load_config
@@ -89,27 +91,63 @@ def test_stacked_gradients_are_the_gradients_of_the_clients(n, batch, seed, deep
     torch.manual_seed(seed)
     x = torch.randn(n, len(problem.start), dtype=torch.float64)
     rows = torch.stack([torch.randperm(7)[:batch] for _ in range(n)])
-    weights = torch.full((n, batch), 1 / batch, dtype=torch.float64)
-    found = StackedModule(problem.clients, range(n)).gradient(x, rows, weights)
-    for k, client in enumerate(problem.clients):
-        assert torch.allclose(found[k], client.gradient(x[k], rows[k]), rtol=0, atol=1e-14)
+    shares = torch.full((n, batch), 1 / batch, dtype=torch.float64)
+    stacked = StackedModule(problem.clients, range(n))
+    [together] = stacked.batches(rows[None], shares)
+    found = stacked.gradient(x, together).clone()
+    stacked.descend_(together, 0.5)
+    clients = problem.clients
+    for k in range(n):
+        own = slice(clients.offsets[k], clients.offsets[k + 1])
+        by_autograd = ModuleObjective(
+            clients.flat, clients.loss, clients.inputs[own], clients.targets[own]
+        )
+        expected = by_autograd.gradient(x[k], rows[k]).clone()
+        assert torch.allclose(found[k], expected, rtol=0, atol=1e-14)
+        assert torch.allclose(stacked.vector[k], x[k] - 0.5 * expected, rtol=0, atol=1e-14)
+        alone = x[k].clone()
+        clients[k].descend_(alone, rows[k], 0.5)
+        assert torch.allclose(alone, x[k] - 0.5 * expected, rtol=0, atol=1e-14)
+        assert torch.allclose(clients[k].gradient(x[k], rows[k]), expected, rtol=0, atol=1e-14)
 
 
 def stackable(*layers, loss=None):
-    problem = classifiers()
     module = nn.Sequential(nn.Flatten(), nn.Linear(6, 3), *layers)
-    problem.clients.flat.module = module
-    problem.clients.loss = loss or nn.CrossEntropyLoss()
-    return can_stack(problem.clients)
+    return perceptron_of(module, loss or nn.CrossEntropyLoss()) is not None
 
 
-def test_only_networks_that_compute_each_sample_by_itself_are_stacked():
-    assert stackable(nn.Tanh())
-    assert not stackable(nn.Dropout(0.5))
-    assert not stackable(nn.BatchNorm1d(3))
-    assert not stackable(nn.Softmax(1))
+def frozen():
+    layer = nn.Linear(3, 3)
+    layer.bias.requires_grad_(False)
+    return layer
+
+
+def watched():
+    layer = nn.Linear(3, 3)
+    layer.register_forward_hook(lambda *_: None)
+    return layer
+
+
+def test_only_linear_layers_and_relu_under_plain_cross_entropy_are_done_by_hand():
+    assert stackable()
+    assert stackable(nn.ReLU(), nn.Linear(3, 3, bias=False))
+    assert stackable(nn.Sequential(nn.ReLU(), nn.Linear(3, 2)), nn.Linear(2, 2))
+    tied = nn.Linear(3, 3)
+    for layers in (
+        [nn.Dropout(0.5)],
+        [nn.BatchNorm1d(3)],
+        [nn.Tanh()],
+        [nn.ReLU()],  # outputs that are cut at 0
+        [nn.Flatten()],
+        [frozen()],
+        [watched()],
+        [tied, nn.ReLU(), tied],
+    ):
+        assert not stackable(*layers)
     assert not stackable(loss=nn.CrossEntropyLoss(label_smoothing=0.1))
     assert not stackable(loss=nn.CrossEntropyLoss(weight=torch.ones(3)))
+    assert not stackable(loss=nn.CrossEntropyLoss(ignore_index=0))
+    assert perceptron_of(nn.Linear(6, 3), nn.CrossEntropyLoss()) is None
 
 
 def test_a_problem_that_cannot_be_stacked_is_refused_when_it_is_asked_for():

@@ -32,9 +32,9 @@ class Arena:
         _Pickler(self, buffer).dump(message)
         return buffer.getvalue()
 
-    def load(self, sent: bytes, *, copy: bool = False) -> Any:
-        """The message, its tensors views into the sender's region or copies of what is there."""
-        return _Unpickler(self._file, io.BytesIO(sent), copy).load()
+    def load(self, sent: bytes) -> Any:
+        """The message, its tensors views into the sender's region."""
+        return _Unpickler(self._file, io.BytesIO(sent)).load()
 
     def put(self, tensor: Tensor) -> tuple[int, tuple[int, ...], torch.dtype]:
         """Copy a tensor into the region; where it is, for whoever reads it."""
@@ -60,10 +60,9 @@ class _Pickler(pickle.Pickler):
 
 
 class _Unpickler(pickle.Unpickler):
-    def __init__(self, file: SparseFile, buffer: io.BytesIO, copy: bool) -> None:
+    def __init__(self, file: SparseFile, buffer: io.BytesIO) -> None:
         super().__init__(buffer)
-        self._file, self._copy = file, copy
+        self._file = file
 
     def persistent_load(self, pid: Any) -> Tensor:
-        view = self._file.view(*pid)
-        return view.clone() if self._copy else view
+        return self._file.view(*pid)

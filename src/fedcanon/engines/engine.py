@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedcanon.algorithms import Algorithm, Links, State
 from fedcanon.compression import Compressor, Identity
-from fedcanon.engines.messages import Traffic
+from fedcanon.engines.messages import Traffic, copied
 from fedcanon.engines.round import BUFFERS, Bench, Done, Order, Question, Seat, examine, train
 from fedcanon.engines.stacked import HEIGHT
 from fedcanon.engines.store import GIB, StateStore
@@ -20,9 +20,6 @@ from fedcanon.errors import FedcanonError
 from fedcanon.objectives import Problem
 from fedcanon.objectives.stacked import can_stack
 from fedcanon.penalties import Penalty
-
-TASKS = 8
-"""Tasks for each worker in a round: enough to keep all busy to its end."""
 
 
 @dataclass(frozen=True)
@@ -153,9 +150,9 @@ class Engine:
         for task, done in zip(tasks, results, strict=True):
             traffic, prox_calls = traffic + done.traffic, prox_calls + done.prox_calls
             if self._links is None:
-                total.push(done.total, height_of(task))
+                total.push(done.total, height_of(task), lent=True)
             else:
-                uploads.append(done.total)
+                uploads.append(copied(done.total))
         if self._links is not None:
             return mixed(self._links, uploads), traffic, prox_calls
         taken = self._weight(seat.client for seat in seats)
@@ -163,8 +160,8 @@ class Engine:
         return mean, traffic, prox_calls
 
     def _parts(self, costs: Sequence[float], smallest: int = 0) -> list[range]:
-        """Positions cut into tasks of about the same cost."""
-        return subtrees(costs, sum(costs) / (TASKS * self._workers.count), smallest)
+        """Positions cut into tasks."""
+        return subtrees(costs, self._workers.count, smallest)
 
     @property
     def model_buffers(self) -> Tensor:
@@ -175,7 +172,8 @@ class Engine:
         """f_i(z), ∇f(z) if asked for, and the test measures of the model ``z``."""
         question = Question(z, self.model_buffers, gradient)
         parts = self._parts(self._samples)
-        found = list(_in_order(self._workers.map(examine, question, [None, *parts])))
+        results = self._workers.map(examine, question, [None, *parts])
+        found = list(map(copied, _in_order(results)))
         losses = [loss for part in found for loss in part.losses]
         total = TreeSum()
         for part, own in zip(parts, found[1:], strict=True):
@@ -189,7 +187,7 @@ class Engine:
     @property
     def clients(self) -> dict[int, State]:
         """A copy of the state of every client that has taken part."""
-        return {client: _copied(state) for client, state in self._states()}
+        return {client: copied(state) for client, state in self._states()}
 
     @clients.setter
     def clients(self, states: Mapping[int, State]) -> None:
@@ -226,11 +224,11 @@ def _in_order(results: Iterator[tuple[int, Result]]) -> Iterator[Result]:
     waiting: dict[int, Result] = {}
     expected = 0
     for number, result in results:
-        waiting[number] = result
+        if number != expected:
+            waiting[number] = copied(result)
+            continue
+        yield result
+        expected += 1
         while expected in waiting:
             yield waiting.pop(expected)
             expected += 1
-
-
-def _copied(state: State) -> State:
-    return {k: v.clone() if isinstance(v, Tensor) else v for k, v in state.items()}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, fields, is_dataclass, replace
 from operator import add
+from typing import Any
 
 from torch import Tensor
 
@@ -46,6 +47,18 @@ def _size(message: State) -> tuple[int, int]:
         elif isinstance(entry, Tensor):
             floats, size = floats + entry.numel(), size + entry.numel() * entry.element_size()
     return floats, size
+
+
+def copied(message: Any) -> Any:
+    """The message with tensors of its own; tables and dataclasses in it are gone through."""
+    if isinstance(message, Tensor):
+        return message.clone()
+    if isinstance(message, dict):
+        return {name: copied(entry) for name, entry in message.items()}
+    if is_dataclass(message) and not isinstance(message, type):
+        own = {f.name: copied(getattr(message, f.name)) for f in fields(message)}
+        return replace(message, **own)
+    return message
 
 
 def vectors(message: State) -> Iterator[Tensor]:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from ray.cloudpickle import CloudPickler  # type: ignore[import-untyped]
+from ray.cloudpickle import CloudPickler
 from torch import Tensor, nn
 
 from fedcanon.engines.memory import ALIGNMENT
@@ -32,7 +32,7 @@ def pack(message: Any, *, lend: bool = False, lent: Sequence[Tensor] = ()) -> Pa
     """
     buffer, arrays = io.BytesIO(), list[np.ndarray[Any, Any]]()
     try:
-        _Pickler(buffer, arrays, None if lend else lent).dump(message)
+        _Pickler(buffer, arrays, None if lend else lent).dump(message)  # type: ignore[no-untyped-call]
     except (TypeError, pickle.PicklingError) as error:
         raise FedcanonError(
             f'this cannot be sent to other machines, as engine.name = "ray" must: {error}.'
@@ -45,14 +45,14 @@ def unpack(packed: Packed) -> Any:
     return _Unpickler(packed).load()
 
 
-class _Pickler(CloudPickler):  # type: ignore[misc]
+class _Pickler(CloudPickler):
     def __init__(
         self,
         buffer: io.BytesIO,
         arrays: list[np.ndarray[Any, Any]],
         lent: Sequence[Tensor] | None,
     ) -> None:
-        super().__init__(buffer, protocol=pickle.HIGHEST_PROTOCOL)
+        super().__init__(buffer, pickle.HIGHEST_PROTOCOL)  # type: ignore[no-untyped-call]
         self._arrays = arrays
         self._lent = None if lent is None else {id(tensor) for tensor in lent}
         self._places: dict[int, int] = {}

@@ -10,10 +10,10 @@ import warnings
 import weakref
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
@@ -44,14 +44,21 @@ class Processes(Workers):
 
     Tasks and results go through pipes, their tensors and the clients' states through shared memory,
     and the data are never copied: a process is forked or, where that cannot be (``method``
-    "spawn", as CUDA needs), is sent handles of them. A process that dies is replaced and its
+    "spawn", as CUDA needs), is sent handles of them. With ``devices``, worker k moves the problem
+    to the k-th of them. A process that dies is replaced and its
     task run again. Processes end with this one, however it ends.
     """
 
-    def __init__(self, bench: Bench, count: int, method: str | None = None) -> None:
-        self.count = count
+    def __init__(
+        self,
+        bench: Bench,
+        count: int,
+        method: Literal["fork", "spawn"] | None = None,
+        devices: Sequence[torch.device] = (),
+    ) -> None:
+        self.count, self._devices = count, devices
         if method is None:
-            method = "fork" if sys.platform == "linux" else "spawn"
+            method = "fork" if sys.platform == "linux" and not devices else "spawn"
         self._context: Any = torch.multiprocessing.get_context(method)
         problem = bench.problem
         rows = 1 if bench.weighted else len(problem.clients)
@@ -72,9 +79,8 @@ class Processes(Workers):
 
         def give_work(number: int) -> None:
             if waiting:
-                task = waiting.popleft()
-                busy[number] = task
-                self._send(number, self._arena.dump((function, order, tasks[task])))
+                busy[number] = waiting.popleft()
+                self._send(number, self._arena.dump((function, order, tasks[busy[number]])))
 
         try:
             for number in range(self.count):
@@ -86,13 +92,12 @@ class Processes(Workers):
                         deaths[task] += 1
                         self._bury(number, deaths[task])
                         waiting.appendleft(task)
-                        give_work(number)
-                        continue
-                    result = self._arena.load(reply, copy=True)
-                    if isinstance(result, FedcanonError):
-                        raise result
-                    give_work(number)  # before the result is looked at, so that none is idle
-                    yield task, result
+                    else:
+                        result = self._arena.load(reply)
+                        if isinstance(result, FedcanonError):
+                            raise result
+                        yield task, result
+                    give_work(number)  # not before the result has been read, which it overwrites
         finally:
             if busy:  # with work that nobody waits for any more
                 self.close()
@@ -104,7 +109,7 @@ class Processes(Workers):
         try:
             self._worker(number).connection.send_bytes(message)
         except ConnectionError:  # it died while it was idle
-            self._workers[number] = None
+            self._bury(number)
             self._worker(number).connection.send_bytes(message)
 
     def _worker(self, number: int) -> _Worker:
@@ -114,7 +119,15 @@ class Processes(Workers):
             mine, its = self._context.Pipe()
             others = [other.connection for other in self._workers if other] + [mine]
             forked = self._context.get_start_method() == "fork"
-            arguments = (self._bench, self._arena, number + 1, its, others if forked else [])
+            device = self._devices[number % len(self._devices)] if self._devices else None
+            arguments = (
+                self._bench,
+                self._arena,
+                number + 1,
+                its,
+                others if forked else [],
+                device,
+            )
             process = self._context.Process(
                 target=_serve, args=arguments, daemon=True, name=f"fedcanon-{number}"
             )
@@ -138,7 +151,7 @@ class Processes(Workers):
             except (EOFError, ConnectionError):
                 yield by_connection[connection], None
 
-    def _bury(self, number: int, deaths: int) -> None:
+    def _bury(self, number: int, deaths: int = 1) -> None:
         """Forget a worker that died; give up where the same task has ended several."""
         worker, self._workers[number] = self._workers[number], None
         assert worker is not None
@@ -165,7 +178,12 @@ def _end(workers: list[_Worker | None]) -> None:
 
 
 def _serve(
-    bench: Bench, arena: Arena, region: int, connection: Connection, inherited: list[Connection]
+    bench: Bench,
+    arena: Arena,
+    region: int,
+    connection: Connection,
+    inherited: list[Connection],
+    device: torch.device | None,
 ) -> None:
     """The life of a worker: a task in, its result or its error out."""
     for other in inherited:  # or the end of this run's process would not be seen
@@ -175,6 +193,8 @@ def _serve(
     torch.set_num_threads(1)
     if not inherited:  # started afresh
         threadpool_limits(1)
+    if device is not None:
+        bench = replace(bench, problem=bench.problem.to(device))
     while True:
         try:
             message = connection.recv_bytes()

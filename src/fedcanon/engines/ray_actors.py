@@ -9,7 +9,7 @@ import weakref
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import ray
 import torch
@@ -20,7 +20,6 @@ from fedcanon.algorithms import State
 from fedcanon.engines.packing import Packed, pack, unpack
 from fedcanon.engines.processes import ATTEMPTS, cores
 from fedcanon.engines.round import Bench, Seat
-from fedcanon.engines.store import StateStore
 from fedcanon.engines.workers import Result, Shared, Task, Workers
 from fedcanon.errors import FedcanonError
 from fedcanon.objectives import ModuleClients
@@ -49,7 +48,8 @@ class RayActors(Workers):
         self._actors: dict[int, Any] = {}
         self._sent_bench: Any = None
         self._connect(count or cores())
-        self.count = count or int(ray.cluster_resources().get("CPU", 0))
+        resources = ray.cluster_resources()  # type: ignore[no-untyped-call]
+        self.count = count or int(resources.get("CPU", 0))
         if not self.count:
             raise FedcanonError("the Ray cluster has no CPUs: set engine.workers.")
 
@@ -84,9 +84,9 @@ class RayActors(Workers):
                 try:
                     reply = ray.get(reference)
                 except _LOST as error:
-                    whose = (number, None) if task is None else (None, task)
-                    deaths[whose] += 1
-                    self._bury(number, deaths[whose], error)
+                    work = (number, None) if task is None else (None, task)
+                    deaths[work] += 1
+                    self._bury(number, deaths[work], error)
                     ask_whether_ready(number)
                     if task is not None:
                         waiting.appendleft(task)
@@ -125,7 +125,7 @@ class RayActors(Workers):
         elif _for_whom_we_started:
             _for_whom_we_started.add(self)
         if self._sent_bench is None:
-            bench = replace(self._bench, store=cast(StateStore, None))  # which stays here
+            bench = replace(self._bench, store=_States({}))  # the store stays here
             clients = bench.problem.clients
             data = [clients.inputs, clients.targets] if isinstance(clients, ModuleClients) else []
             self._sent_bench = ray.put(pack(bench, lent=data))
@@ -150,9 +150,8 @@ class RayActors(Workers):
             raise FedcanonError(f"a Ray actor cannot be started: {reason}") from error
         if deaths >= ATTEMPTS:
             raise FedcanonError(
-                f"a Ray actor was ended {deaths} times while it worked for the same clients, "
-                "perhaps for want of memory: use fewer engine.workers, a smaller batch_size or a "
-                "smaller model."
+                f"a Ray actor was ended {deaths} times at the same work, perhaps for want of "
+                "memory: use fewer engine.workers, a smaller batch_size or a smaller model."
             ) from error
 
     def _end(self) -> None:
@@ -174,8 +173,11 @@ def _start(cpus: int) -> None:
             # Ray announces what it will change, which is nothing that is used here.
             warnings.simplefilter("ignore", FutureWarning)
             ray.init(**place, log_to_driver=False, logging_level=logging.WARNING)
-    except ConnectionError as error:
-        raise FedcanonError(f"there is no Ray cluster at {ADDRESS} = {address}.") from error
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        reason = str(error).partition("\n")[0]
+        raise FedcanonError(
+            f"Ray cannot be used at {address or 'this machine'}: {reason}"
+        ) from error
 
 
 class _States:
@@ -207,7 +209,7 @@ class _Actor:
     def run(self, function: Callable[[Bench, Any, Any], Any], shared: Packed, sent: Packed) -> Any:
         task, old = unpack(sent)
         states = _States(old)
-        bench = replace(self._bench, store=cast(StateStore, states))
+        bench = replace(self._bench, store=states)
         try:
             return pack((function(bench, unpack(shared), task), states.new))
         except FedcanonError as error:  # as it is: what an actor raises, Ray wraps

@@ -11,16 +11,18 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from fedcanon.algorithms import Algorithm, State
 from fedcanon.compression import Compressor
 from fedcanon.engines.messages import Traffic, decoded, own_rows, vectors
 from fedcanon.engines.randomness import generator, module_draws
-from fedcanon.engines.stacked import HEIGHT, StackedWork, stack, unstack
-from fedcanon.engines.store import StateStore
-from fedcanon.engines.summation import TreeSum, Vectors
+from fedcanon.engines.stacked import HEIGHT, StackedWork, as_rows, stack, unstack
+from fedcanon.engines.store import States
+from fedcanon.engines.summation import TreeSum, Vectors, height_of, sum_of_rows
 from fedcanon.engines.work import ClientWork, CountedProx
 from fedcanon.errors import FedcanonError
 from fedcanon.objectives import ModuleClients, Problem
@@ -41,23 +43,24 @@ class Bench:
     batch_size: int | None
     seed: int
     compressor: Compressor
-    store: StateStore
+    store: States
     vectorised: bool = False
     """Whether clients take their local steps together."""
     weighted: bool = True
     """Whether uploads are multiplied by the clients' weights before they are added up."""
 
 
-@dataclass(frozen=True)
-class Seat:
-    """One participant: where its state is, where the new one goes, and what it can recall."""
+class Seat(NamedTuple):
+    """One participant: where its state is, where the new one goes, and what it can recall.
+
+    ``copies`` counts those that send it the broadcast and get its upload: a server, or neighbours.
+    """
 
     client: int
     old: int | None
     new: int
     recalls: bool
     copies: int = 1
-    """How many send it the broadcast and get its upload: one server, or its neighbours."""
 
 
 @dataclass(frozen=True)
@@ -78,37 +81,83 @@ class Order:
 class Done:
     """The sum of some uploads, and what they cost."""
 
-    total: Vectors = field(default_factory=dict)
-    traffic: Traffic = field(default_factory=Traffic)
-    prox_calls: int = 0
+    total: Vectors
+    traffic: Traffic
+    prox_calls: int
 
 
 def train(bench: Bench, order: Order, seats: Sequence[Seat]) -> Done:
     """Run the clients of a complete subtree."""
-    done, prox, total = Done(), CountedProx(bench.penalty), TreeSum()
-    size = 1 << HEIGHT if bench.vectorised else 1
-    for first in range(0, len(seats), size):
-        group = seats[first : first + size]
-        messages = [_message(order, seat) for seat in group]
-        run = _run_together if bench.vectorised else _run
-        for seat, message, upload in zip(
-            group, messages, run(bench, order, group, messages, prox), strict=True
-        ):
-            done.traffic.down(message, seat.copies)
-            done.traffic.up(upload, seat.copies)
-            weight = bench.problem.weights[seat.client] if bench.weighted else 1.0
-            total.push(weighted(decoded(upload), weight))
-    done.total, done.prox_calls = total.total(), prox.calls
-    return done
+    traffic, prox, total = Traffic(), CountedProx(bench.penalty), TreeSum()
+    if bench.vectorised:
+        for first in range(0, len(seats), 1 << HEIGHT):
+            group = seats[first : first + (1 << HEIGHT)]
+            total.push(_train_together(bench, order, group, prox, traffic), height_of(group))
+    else:
+        for seat in seats:
+            total.push(_train_one(bench, order, seat, prox, traffic))
+    return Done(total.total(), traffic, prox.calls)
 
 
-def _message(order: Order, seat: Seat) -> State:
-    return own_rows(order.short if seat.recalls else order.sent, seat.client)
+def _train_one(
+    bench: Bench, order: Order, seat: Seat, prox: CountedProx, traffic: Traffic
+) -> Vectors:
+    """One client's weighted upload; its new state goes to the store."""
+    t, client, buffers = order.t, seat.client, bench.problem.buffers
+    message = own_rows(order.short if seat.recalls else order.sent, client)
+    traffic.down(message, seat.copies)
+    with _named(f"client {client} failed in round {t}"):
+        received = _received(order, seat, message, bench.problem.start.device)
+        buffers.copy_(received[BUFFERS])
+        with module_draws(bench.seed, t, client):
+            upload, state = bench.algorithm.local(
+                _state(bench, seat), received, _work(bench, t, client, prox)
+            )
+        _refuse_divergence(decoded(upload), t, client)
+        bench.store.write(seat.new, state)
+    upload = {**upload, BUFFERS: buffers.clone()}
+    traffic.up(upload, seat.copies)
+    weight = bench.problem.weights[client] if bench.weighted else 1.0
+    uploaded = decoded(upload)
+    return uploaded if weight == 1 else {name: weight * v for name, v in uploaded.items()}
 
 
-def _received(order: Order, seat: Seat, message: State) -> State:
+def _train_together(
+    bench: Bench, order: Order, seats: Sequence[Seat], prox: CountedProx, traffic: Traffic
+) -> Vectors:
+    """The sum of the weighted uploads of several clients at once; see ``StackedWork``."""
+    t, problem, members = order.t, bench.problem, [seat.client for seat in seats]
+    assert isinstance(problem.clients, ModuleClients)
+    dtype, device = problem.start.dtype, problem.start.device
+    with _named(f"clients {members[0]} to {members[-1]} failed in round {t}"):
+        messages = {True: order.short, False: order.sent}
+        for seat in seats:
+            traffic.down(messages[seat.recalls])
+        own = {
+            seat.recalls: _received(order, seat, messages[seat.recalls], device) for seat in seats
+        }
+        received = stack([own[seat.recalls] for seat in seats], dtype)
+        states = stack([_state(bench, seat) for seat in seats], dtype)
+        work = [_work(bench, t, client, prox) for client in members]
+        together = StackedWork(StackedModule(problem.clients, members), work)
+        uploads, states = bench.algorithm.local(states, received, together)
+        for seat, state in zip(seats, unstack(states, len(seats)), strict=True):
+            bench.store.write(seat.new, state)
+    for upload in unstack(uploads, len(seats)):
+        traffic.up(upload)
+    rows = {name: as_rows(entry, len(seats)) for name, entry in uploads.items()}
+    if not all(bool(matrix.sum().isfinite()) for matrix in rows.values()):
+        for k, client in enumerate(members):
+            _refuse_divergence({name: matrix[k] for name, matrix in rows.items()}, t, client)
+    weights = torch.tensor([problem.weights[c] for c in members], dtype=dtype, device=device)
+    total = {name: sum_of_rows(weights[:, None] * matrix) for name, matrix in rows.items()}
+    return {**total, BUFFERS: problem.start_buffers}
+
+
+def _received(order: Order, seat: Seat, message: State, device: torch.device) -> State:
     """The message, completed by what the client computes itself."""
-    return {**message, **order.recalled} if seat.recalls else message
+    received = {**message, **order.recalled} if seat.recalls else message
+    return on_device(received, device)
 
 
 def _work(bench: Bench, t: int, client: int, prox: CountedProx) -> ClientWork:
@@ -120,73 +169,21 @@ def _work(bench: Bench, t: int, client: int, prox: CountedProx) -> ClientWork:
 def _state(bench: Bench, seat: Seat) -> State:
     if seat.old is None:
         return bench.algorithm.client_init(bench.problem.start)
-    return bench.store.read(seat.old)
+    return on_device(bench.store.read(seat.old), bench.problem.start.device)
 
 
-def _run(
-    bench: Bench,
-    order: Order,
-    seats: Sequence[Seat],
-    messages: Sequence[State],
-    prox: CountedProx,
-) -> Iterator[State]:
-    """The clients' uploads, one client after the other; new states go to the store."""
-    t = order.t
-    for seat, message in zip(seats, messages, strict=True):
-        client, buffers = seat.client, bench.problem.buffers
-        with _named(f"client {client} failed in round {t}"):
-            received = _received(order, seat, message)
-            buffers.copy_(received[BUFFERS])
-            with module_draws(bench.seed, t, client):
-                upload, state = bench.algorithm.local(
-                    _state(bench, seat), received, _work(bench, t, client, prox)
-                )
-            refuse_divergence(decoded(upload), t, client)
-            bench.store.write(seat.new, state)
-        yield {**upload, BUFFERS: buffers.clone()}
+def on_device(state: State, device: torch.device) -> State:
+    """The state with its vectors on a device; the same ones where they are there already."""
+    return {k: v.to(device) if isinstance(v, Tensor) else v for k, v in state.items()}
 
 
-def _run_together(
-    bench: Bench,
-    order: Order,
-    seats: Sequence[Seat],
-    messages: Sequence[State],
-    prox: CountedProx,
-) -> Iterator[State]:
-    """The same with all clients at once; see ``StackedWork``."""
-    t, clients = order.t, bench.problem.clients
-    assert isinstance(clients, ModuleClients)
-    members = [seat.client for seat in seats]
-    with _named(f"clients {members[0]} to {members[-1]} failed in round {t}"):
-        dtype = bench.problem.start.dtype
-        received = stack(
-            [_received(order, *own) for own in zip(seats, messages, strict=True)], dtype
-        )
-        states = stack([_state(bench, seat) for seat in seats], dtype)
-        work = [_work(bench, t, client, prox) for client in members]
-        together = StackedWork(StackedModule(clients, members), work)
-        uploads, states = bench.algorithm.local(states, received, together)
-    count = len(seats)
-    for seat, upload, state in zip(
-        seats, unstack(uploads, count), unstack(states, count), strict=True
-    ):
-        refuse_divergence(decoded(upload), t, seat.client)
-        bench.store.write(seat.new, state)
-        yield {**upload, BUFFERS: bench.problem.buffers}
-
-
-def refuse_divergence(upload: State, t: int, client: int) -> None:
+def _refuse_divergence(upload: State, t: int, client: int) -> None:
     """Refuse an update with an entry that is not finite."""
     if not all(bool(vector.sum().isfinite()) for vector in vectors(upload)):
         raise FedcanonError(
             f"client {client} diverged in round {t}: its update is not finite. "
             "Use smaller steps (beta, alpha), or check its data for missing values."
         )
-
-
-def weighted(upload: Vectors, weight: float) -> Vectors:
-    """The upload times the client's weight."""
-    return upload if weight == 1 else {name: weight * vector for name, vector in upload.items()}
 
 
 @dataclass(frozen=True)
@@ -209,7 +206,7 @@ class Findings:
 
 def examine(bench: Bench, question: Question, clients: range | None) -> Findings:
     """Measure the losses of a complete subtree of clients; of None, the test data."""
-    problem, z = bench.problem, question.z
+    problem, z = bench.problem, question.z.to(bench.problem.start.device)
     problem.buffers.copy_(question.buffers)
     if clients is None:
         with _named("the test of the model failed"):

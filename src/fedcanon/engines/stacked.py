@@ -11,10 +11,11 @@ from torch import Tensor
 from fedcanon.algorithms import State
 from fedcanon.compression import Encoded
 from fedcanon.engines.work import ClientWork
+from fedcanon.objectives.perceptron import Batch
 from fedcanon.objectives.stacked import StackedModule
 
-HEIGHT = 5
-"""Clients that work together are a subtree of at most this height, 32 of them."""
+HEIGHT = 4
+"""Clients that work together are a subtree of at most this height, 16 of them."""
 
 
 @dataclass(frozen=True)
@@ -40,22 +41,23 @@ class StackedWork:
 
     def gradient(self, x: Tensor) -> Tensor:
         """g_i(x_i) on fresh mini-batches; valid until the next call."""
-        batches, weights = self._batches(1)
-        return self._objective.gradient(x, batches[0], weights)
+        [batch] = self._batches(1)
+        return self._objective.gradient(x, batch)
 
-    def _batches(self, steps: int) -> tuple[Tensor, Tensor]:
-        """Samples of so many steps (steps × clients × batch) and their weights in the mean.
+    def _batches(self, steps: int) -> Iterator[Batch]:
+        """Mini-batches of so many steps.
 
         A client whose batches are smaller than others' is given samples of weight 0 beside them.
         """
         own = [client.batches.take(steps) for client in self._clients]
         size = max(batch.shape[1] for batch in own)
-        batches = torch.zeros(steps, len(own), size, dtype=torch.int64)
-        weights = self._objective.vector.new_zeros(len(own), size)
+        vector = self._objective.vector
+        samples = torch.zeros(steps, len(own), size, dtype=torch.int64, device=vector.device)
+        shares = vector.new_zeros(len(own), size)
         for k, batch in enumerate(own):
-            batches[:, k, : batch.shape[1]] = batch
-            weights[k, : batch.shape[1]] = 1 / batch.shape[1]
-        return batches, weights
+            samples[:, k, : batch.shape[1]] = batch
+            shares[k, : batch.shape[1]] = 1 / batch.shape[1]
+        return self._objective.batches(samples, shares)
 
     def descend(
         self,
@@ -69,15 +71,12 @@ class StackedWork:
     ) -> Tensor:
         """Local steps of all clients, each from its row of ``start``."""
         x = self._objective.vector.copy_(start)
-        batches, weights = self._batches(steps)
-        for batch in batches:
-            gradient = self._objective.gradient(x, batch, weights)
-            if shift is not None:
-                gradient += shift
-            if pull is not None:
-                centre, strength = pull
-                gradient.add_(x, alpha=strength).add_(centre, alpha=-strength)
-            x.add_(gradient, alpha=-step)
+        for batch in self._batches(steps):
+            pulled = None if pull is None else (x - pull[0]).mul_(pull[1])
+            self._objective.descend_(batch, step)
+            for other in (shift, pulled):
+                if other is not None:
+                    x.add_(other, alpha=-step)
             if prox:
                 for client, row in zip(self._clients, x, strict=True):
                     client.prox.apply_(row, prox)
@@ -137,6 +136,13 @@ def _stacked(entries: Sequence[object], dtype: torch.dtype) -> object:
     if isinstance(entries[0], Tensor):
         return torch.stack([entry for entry in entries if isinstance(entry, Tensor)])
     return torch.tensor(entries, dtype=dtype)[:, None]
+
+
+def as_rows(entry: object, count: int) -> Tensor:
+    """The vectors that the receiver makes of an entry, one for each of so many clients."""
+    vector = entry.vector if isinstance(entry, StackedEncoded) else entry
+    assert isinstance(vector, Tensor)
+    return vector if vector.ndim == 2 else vector.expand(count, -1)
 
 
 def unstack(stacked: State, count: int) -> list[State]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -31,6 +32,18 @@ class _Entry:
     @property
     def size(self) -> int:
         return math.prod(self.shape) * self.dtype.itemsize
+
+
+class States(Protocol):
+    """What a process that works for clients needs of a store."""
+
+    def read(self, slot: int) -> State:
+        """The state in a slot."""
+        ...
+
+    def write(self, slot: int, state: State) -> None:
+        """Put a state into a slot."""
+        ...
 
 
 class StateStore:

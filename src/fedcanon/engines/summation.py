@@ -8,6 +8,7 @@ may sum a complete subtree near its clients, and never more than log₂|S| parti
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 
 import torch
@@ -18,29 +19,49 @@ from fedcanon.algorithms import Links
 Vectors = dict[str, Tensor]
 
 
+@dataclass
+class _Subtree:
+    """A partial sum; one that is ``ours`` may be written to."""
+
+    height: int
+    total: Vectors
+    ours: bool
+
+    def __add__(self, right: _Subtree) -> _Subtree:
+        left, other = self.total, right.total
+        if self.ours:
+            total = {name: vector.add_(other[name]) for name, vector in left.items()}
+        else:
+            total = {name: vector + other[name] for name, vector in left.items()}
+        return _Subtree(self.height + 1, total, ours=True)
+
+
 class TreeSum:
     """Adds dictionaries of vectors, pushed in the order of their positions."""
 
     def __init__(self) -> None:
-        self._subtrees: list[tuple[int, Vectors]] = []
+        self._subtrees: list[_Subtree] = []
 
-    def push(self, leaf: Vectors, height: int = 0) -> None:
-        """Add the next leaf, or the sum of the next complete subtree of 2^height leaves."""
-        while self._subtrees and self._subtrees[-1][0] == height:
-            leaf = _add(self._subtrees.pop()[1], leaf)
-            height += 1
-        self._subtrees.append((height, leaf))
+    def push(self, leaf: Vectors, height: int = 0, *, lent: bool = False) -> None:
+        """Add the next leaf, or the sum of the next complete subtree of 2^height leaves.
+
+        What is ``lent`` may change after this call.
+        """
+        subtree = _Subtree(height, leaf, ours=False)
+        while self._subtrees and self._subtrees[-1].height == subtree.height:
+            subtree = self._subtrees.pop() + subtree
+        if lent and not subtree.ours:
+            own = {name: vector.clone() for name, vector in leaf.items()}
+            subtree = _Subtree(height, own, ours=True)
+        self._subtrees.append(subtree)
 
     def total(self) -> Vectors:
         """The sum of everything pushed."""
-        (_, total), *rest = reversed(self._subtrees)
-        for _, subtree in rest:
-            total = _add(subtree, total)
-        return total
-
-
-def _add(left: Vectors, right: Vectors) -> Vectors:
-    return {name: left[name] + right[name] for name in left}
+        subtree, *rest = reversed(self._subtrees)
+        for left in rest:
+            subtree = left + subtree
+        self._subtrees = [subtree]
+        return subtree.total
 
 
 def sum_of_rows(rows: Tensor) -> Tensor:
@@ -50,16 +71,18 @@ def sum_of_rows(rows: Tensor) -> Tensor:
     return rows[0]
 
 
-def subtrees(costs: Sequence[float], most: float, smallest: int = 0) -> list[range]:
-    """Cut the positions, each with its cost, into complete subtrees that cost at most ``most``.
+def subtrees(costs: Sequence[float], workers: int, smallest: int = 0) -> list[range]:
+    """Cut the positions, each with its cost, into complete subtrees for some workers.
 
-    One of 2^``smallest`` positions is cut no further, whatever it costs.
+    The first are large and the last small, each at most a worker's share of what is left, so that
+    there are few of them and all workers end together. One of 2^``smallest`` positions is cut no
+    further.
     """
     spent = list(accumulate(costs, initial=0.0))
     found, start = list[range](), 0
     while start < len(costs):
-        height = _largest_height(start, len(costs))
-        while height > smallest and spent[start + (1 << height)] - spent[start] > most:
+        height, share = _largest_height(start, len(costs)), (spent[-1] - spent[start]) / workers
+        while height > smallest and spent[start + (1 << height)] - spent[start] > share:
             height -= 1
         found.append(range(start, start + (1 << height)))
         start = found[-1].stop

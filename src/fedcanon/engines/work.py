@@ -112,16 +112,14 @@ class ClientWork:
         """``steps`` times x ← prox_{prox·h}(x − step·(g_i(x) + shift + s·(x − centre)))."""
         x = self._objective.workspace(start)
         for _ in range(steps):
-            gradient = self.gradient(x)
-            if shift is not None:
-                gradient += shift
-            if pull is not None:
-                centre, strength = pull
-                gradient.add_(x, alpha=strength).add_(centre, alpha=-strength)
-            x.add_(gradient, alpha=-step)
+            pulled = None if pull is None else (x - pull[0]).mul_(pull[1])
+            self._objective.descend_(x, self.batches.next(), step)
+            for other in (shift, pulled):
+                if other is not None:
+                    x.add_(other, alpha=-step)
             if prox:
                 self.prox.apply_(x, prox)
-        return x.clone()
+        return self._objective.taken_out(x)
 
     def solve(
         self,

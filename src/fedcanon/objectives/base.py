@@ -40,9 +40,17 @@ class Objective(ABC):
         The result may be written to by the caller and is valid until the next call.
         """
 
+    def descend_(self, x: Tensor, batch: Tensor | None, step: float) -> None:
+        """x ← x − step·(the gradient over ``batch`` at x), in place."""
+        x.add_(self.gradient(x, batch), alpha=-step)
+
     def workspace(self, start: Tensor) -> Tensor:
-        """A writable copy of ``start`` at which ``gradient`` is cheapest; one at a time."""
+        """A writable copy of ``start`` at which local steps are cheapest; one at a time."""
         return start.clone()
+
+    def taken_out(self, workspace: Tensor) -> Tensor:
+        """What is in the workspace, as a tensor that later steps do not touch."""
+        return workspace
 
     def module(self, x: Tensor, buffers: Tensor) -> nn.Module:
         """A module of its own with these parameters and normalisation statistics."""

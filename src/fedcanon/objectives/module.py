@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import overload
+from typing import Self, overload
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from fedcanon.objectives.augment import Augmentation
 from fedcanon.objectives.base import Objective
 from fedcanon.objectives.flat import FlatModule
+from fedcanon.objectives.perceptron import Batch, Perceptron, perceptron_of
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
@@ -32,10 +33,20 @@ class ModuleClients(Sequence["ModuleObjective"]):
         targets: Tensor,
         sizes: Sequence[int],
         augment: Sequence[Augmentation] = (),
+        *,
+        bfloat16: bool = False,
     ) -> None:
-        self.flat, self.loss, self.augment = flat, loss, augment
+        self.flat, self.loss, self.augment, self.bfloat16 = flat, loss, augment, bfloat16
+        self.perceptron = None if bfloat16 else perceptron_of(flat.module, loss)
         self.inputs, self.targets = inputs, targets
         self.offsets = list(accumulate(sizes, initial=0))
+
+    def to(self, device: torch.device) -> ModuleClients:
+        """The same clients with their data and their network on another device."""
+        moved = copy.copy(self)
+        moved.flat = self.flat.to(device)
+        moved.inputs, moved.targets = self.inputs.to(device), self.targets.to(device)
+        return moved
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -50,7 +61,15 @@ class ModuleClients(Sequence["ModuleObjective"]):
         client = range(len(self))[client]
         own = slice(self.offsets[client], self.offsets[client + 1])
         inputs, targets = self.inputs[own], self.targets[own]
-        return ModuleObjective(self.flat, self.loss, inputs, targets, augment=self.augment)
+        return ModuleObjective(
+            self.flat,
+            self.loss,
+            inputs,
+            targets,
+            augment=self.augment,
+            bfloat16=self.bfloat16,
+            perceptron=self.perceptron,
+        )
 
 
 class ModuleObjective(Objective):
@@ -61,7 +80,9 @@ class ModuleObjective(Objective):
     are this client's (all where it is None). Gradients for local steps are taken in training mode
     and on inputs that every step passes through ``augment`` anew; the exact value and gradient in
     evaluation mode, where inputs are as they are, normalisation uses its running statistics and
-    f_i is one well-defined function. They pass over the data in chunks.
+    f_i is one well-defined function. They pass over the data in chunks. With ``bfloat16`` the
+    products of local steps are computed in that precision; parameters and gradients keep theirs.
+    A ``perceptron`` computes mini-batch gradients in place of autograd.
     """
 
     chunk = 256  # of larger ones a convolutional network's activations leave the cache
@@ -74,8 +95,13 @@ class ModuleObjective(Objective):
         targets: Tensor,
         rows: Tensor | None = None,
         augment: Sequence[Augmentation] = (),
+        *,
+        bfloat16: bool = False,
+        perceptron: Perceptron | None = None,
     ) -> None:
         self.layout = flat.layout
+        self._bfloat16, self._perceptron = bfloat16, perceptron
+        self._split: tuple[Tensor | None, list[Tensor]] = (None, [])
         self.samples = len(inputs if rows is None else rows)
         self._flat, self.loss, self._augment = flat, loss, augment
         self._inputs, self.targets, self._rows = inputs, targets, rows
@@ -84,6 +110,13 @@ class ModuleObjective(Objective):
     def buffers(self) -> Tensor:
         return self._flat.buffers
 
+    def of(self, flat: FlatModule) -> Self:
+        """The same samples with another copy of the network, on its device."""
+        moved, device = copy.copy(self), flat.vector.device
+        moved._flat = flat
+        moved._inputs, moved.targets = self._inputs.to(device), self.targets.to(device)
+        return moved
+
     def module(self, x: Tensor, buffers: Tensor) -> nn.Module:
         copied = copy.deepcopy(self._flat)
         copied.load(x)
@@ -91,8 +124,13 @@ class ModuleObjective(Objective):
         return copied.module.eval()
 
     def workspace(self, start: Tensor) -> Tensor:
+        if self._perceptron is not None:
+            return start.clone()
         self._flat.load(start)
         return self._flat.vector
+
+    def taken_out(self, workspace: Tensor) -> Tensor:
+        return workspace if self._perceptron is not None else workspace.clone()
 
     def _at(self, batch: Tensor | slice) -> tuple[Tensor, Tensor]:
         """Inputs and targets of the client's samples at these positions."""
@@ -103,17 +141,52 @@ class ModuleObjective(Objective):
         # On a CPU this takes half the time of inputs[rows].
         return self._inputs.index_select(0, rows), self.targets.index_select(0, rows)
 
-    def gradient(self, x: Tensor, batch: Tensor | None) -> Tensor:
+    def _gradients(self, x: Tensor, batch: Tensor | None) -> tuple[Tensor, ...]:
+        """The gradient over a mini-batch, parameter by parameter."""
         module = self._flat.module
         if not module.training:
             module.train()
         self._flat.load(x)
-        self._flat.grad.zero_()
+        inputs, targets = self._changed(batch)
+        if not self._bfloat16:
+            return self._flat.gradients(self.loss(module(inputs), targets))
+        with torch.autocast(x.device.type, torch.bfloat16):
+            loss = self.loss(module(inputs), targets)
+        return self._flat.gradients(loss)
+
+    def _changed(self, batch: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Inputs and targets of a mini-batch, as a local step sees them."""
         inputs, targets = self._at(slice(None) if batch is None else batch)
         for change in self._augment:
             inputs = change(inputs)
-        self.loss(module(inputs), targets).backward()  # type: ignore[no-untyped-call]
-        return self._flat.grad
+        return inputs, targets
+
+    def _batch(self, batch: Tensor | None) -> Batch:
+        inputs, targets = self._changed(batch)
+        return Batch(inputs.flatten(1), targets, 1 / len(inputs))
+
+    def gradient(self, x: Tensor, batch: Tensor | None) -> Tensor:
+        flat = self._flat
+        if self._perceptron is None:
+            found = list(self._gradients(x, batch))
+        else:
+            found = self._perceptron.gradient(self._pieces(x), self._batch(batch))
+        torch._foreach_copy_(flat.grad_pieces, found)
+        return flat.grad
+
+    def descend_(self, x: Tensor, batch: Tensor | None, step: float) -> None:
+        if self._perceptron is None:
+            torch._foreach_add_(self._pieces(x), self._gradients(x, batch), alpha=-step)
+        else:
+            self._perceptron.descend_(self._pieces(x), self._batch(batch), step)
+
+    def _pieces(self, x: Tensor) -> list[Tensor]:
+        """The parameters inside a vector; those of the last one are kept at hand."""
+        if x is self._flat.vector:
+            return self._flat.pieces
+        if x is not self._split[0]:
+            self._split = (x, self._flat.layout.split(x))
+        return self._split[1]
 
     def _chunks(self) -> Iterator[tuple[Tensor, Tensor, float]]:
         """The client's samples in pieces, each with its share of them."""
@@ -154,6 +227,10 @@ class ModuleTest:
     """Loss and accuracy of a classifier on samples that no client has."""
 
     held_out: ModuleObjective
+
+    def of(self, flat: FlatModule) -> ModuleTest:
+        """The same test of another copy of the network, on its device."""
+        return ModuleTest(self.held_out.of(flat))
 
     def __call__(self, x: Tensor) -> dict[str, float]:
         """``{"test_loss": …, "accuracy": …}`` at ``x``."""

@@ -67,6 +67,17 @@ class Problem:
                 f"{self.layout.size} parameters."
             )
 
+    def to(self, device: torch.device) -> Problem:
+        """The same problem with data and model on another device, for clients of one network."""
+        if not (hasattr(self.clients, "to") and hasattr(self.test, "of")):
+            raise FedcanonError(
+                "only problems whose clients share one network can be sent to devices: use "
+                'device = "cpu".'
+            )
+        clients = self.clients.to(device)
+        test = self.test.of(clients.flat)
+        return Problem(clients, self.start.to(device), self.weights, test, self.data)
+
     @property
     def layout(self) -> Layout:
         """Names and shapes inside the flat vector."""

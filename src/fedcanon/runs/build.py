@@ -29,7 +29,7 @@ from fedcanon.objectives.models import BinaryLogistic, Model, require_fit
 from fedcanon.objectives.module import ModuleTest
 from fedcanon.penalties import PENALTIES
 from fedcanon.runs.config import Config, Table
-from fedcanon.runs.engine import is_vectorised, workers_for
+from fedcanon.runs.engine import devices, is_vectorised, require_bfloat16, workers_for
 from fedcanon.runs.federation import Federation
 from fedcanon.runs.named import (
     make_algorithm,
@@ -167,7 +167,7 @@ def _module_problem(
 ) -> Problem:
     """A network under the cross-entropy loss, started at PyTorch's random initialisation."""
     dtype = getattr(torch, config.precision)
-    device = _device(config.device)
+    device = torch.device("cpu") if devices(config) else _device(config.device)
     augment = augmentations(config.data.augment, dataset.shape)
     inputs, targets = dataset.train.tensors(dtype, device)
     order = torch.cat(parts).to(device)
@@ -178,7 +178,17 @@ def _module_problem(
         smallest = inputs[: 1 if config.batch_size == 1 else 2]
         require_fit(config.model.name, module, smallest, dataset.classes)
     flat, loss = FlatModule(module), nn.CrossEntropyLoss()
-    clients = ModuleClients(flat, loss, inputs, targets, [len(part) for part in parts], augment)
+    if config.engine.bfloat16:
+        require_bfloat16(device)
+    clients = ModuleClients(
+        flat,
+        loss,
+        inputs,
+        targets,
+        [len(part) for part in parts],
+        augment,
+        bfloat16=config.engine.bfloat16,
+    )
     test = ModuleTest(ModuleObjective(flat, loss, *dataset.test.tensors(dtype, device)))
     return Problem(clients, flat.vector, weights, test, _summary(dataset, parts))
 

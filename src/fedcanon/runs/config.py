@@ -102,13 +102,15 @@ class EngineSection(Section):
     """Where clients run: in this process ("serial"), in ``workers`` processes, or by a size rule.
 
     ``vectorised`` has the clients of small models take their local steps together; unset, a rule
-    on sizes decides. Client states beyond ``state_memory`` GiB are kept on disk.
+    on sizes decides. Client states beyond ``state_memory`` GiB are kept on disk. ``bfloat16`` has
+    the products of local steps computed in that precision, where the hardware has it.
     """
 
     name: Literal["auto", "serial", "processes", "ray"] = "auto"
     workers: PositiveInt | None = None
     vectorised: bool | None = None
     state_memory: PositiveFloat = 1.0
+    bfloat16: bool = False
 
 
 class Config(Section):
