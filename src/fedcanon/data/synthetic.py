@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 import torch
-from sklearn.model_selection import train_test_split
 
 from fedcanon.data.dataset import Dataset, Split
 from fedcanon.errors import FedcanonError
@@ -53,6 +52,8 @@ def synthetic(
         x = v + deviation * rng.standard_normal((size, d))
         parts.append((x, (x @ own[:d] + own[d]).argmax(1), np.full(size, user)))
     inputs, labels, users = (np.concatenate(part) for part in zip(*parts, strict=True))
+    from sklearn.model_selection import train_test_split  # takes more than a second to import
+
     split = train_test_split(
         inputs.astype(np.float32), labels, users, test_size=0.1, random_state=seed, stratify=users
     )

@@ -10,7 +10,6 @@ from typing import Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.model_selection import train_test_split
 from torch import Tensor
 
 from fedcanon.data import Dataset, Split
@@ -68,6 +67,8 @@ def parse_selection(text: str) -> Selection:
 def hold_out(dataset: Dataset, seed: int) -> tuple[Dataset, Split]:
     """The dataset without a fifth of its training samples, and these."""
     rows = np.arange(len(dataset.train))
+    from sklearn.model_selection import train_test_split  # takes a second to import
+
     kept, held = train_test_split(rows, test_size=HELD_OUT, random_state=seed % 2**32)
     return replace(dataset, train=_part(dataset.train, kept)), _part(dataset.train, held)
 

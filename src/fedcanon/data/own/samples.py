@@ -10,7 +10,6 @@ from importlib import import_module
 from typing import Any
 
 import torch
-from sklearn.model_selection import train_test_split
 
 from fedcanon.data.dataset import Dataset, Inputs, Split
 from fedcanon.errors import FedcanonError
@@ -101,6 +100,8 @@ def _hold_out(samples: Samples, share: float, seed: int) -> tuple[Samples, Sampl
     counts = Counter(samples.labels)
     by_class = min(counts.values()) > 1 and len(counts) <= min(held_out, size - held_out)
     numbers = _numbering(samples.labels, "label")
+    from sklearn.model_selection import train_test_split  # takes more than a second to import
+
     parts = train_test_split(
         samples.inputs,
         samples.labels,

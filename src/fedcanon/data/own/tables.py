@@ -5,9 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from sklearn.compose import ColumnTransformer
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
-
 from fedcanon.data.dataset import Dataset, Inputs
 from fedcanon.data.own.arrays import numbers
 from fedcanon.data.own.samples import Samples, build, library
@@ -93,6 +90,10 @@ def encode_tables(train: Any, test: Any) -> tuple[Inputs, Inputs]:
         )
     if not len(train.columns):
         raise FedcanonError("the table has no column besides labels and clients: add features.")
+    # Take more than a second to import.
+    from sklearn.compose import ColumnTransformer
+    from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
     encoder = ColumnTransformer(
         [
             ("numbers", StandardScaler(), numeric),

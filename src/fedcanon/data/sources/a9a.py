@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import torch
 from scipy import sparse
-from sklearn.datasets import load_svmlight_file
 
 from fedcanon.data.dataset import Dataset, Split
 from fedcanon.data.sources.checks import check_official, subset_note
@@ -36,6 +35,8 @@ def decode(folder: Path, files: Sequence[Path]) -> Dataset:
 def _read(path: Path) -> Split:
     text = io.BytesIO(read(path))
     try:
+        from sklearn.datasets import load_svmlight_file  # takes more than a second to import
+
         matrix, labels = load_svmlight_file(text, n_features=FEATURES, zero_based=False)
     except ValueError as problem:
         raise damaged(path, problem) from problem
