@@ -285,3 +285,18 @@ def test_bfloat16_is_refused_without_hardware_for_it_and_keeps_vectors_as_they_a
     assert rough.dtype == torch.float32
     assert not torch.equal(rough, exact)
     assert torch.allclose(rough, exact, atol=0.02)
+
+
+class Greedy(FedAvg):
+    """Asks for more memory than any machine has."""
+
+    def local(self, client, received, work):
+        return {"move": torch.zeros(10**15)}, client
+
+
+@pytest.mark.parametrize("workers", [InProcess, TWO])
+def test_a_client_without_memory_gets_a_sentence(workers):
+    federation = Federation(logistics(clients=2), Greedy(0.1, 1), L1(0.1), make_workers=workers)
+    with pytest.raises(FedcanonError, match=r"client 0 .* not enough memory.*engine\.workers"):
+        federation.step()
+    federation.close()

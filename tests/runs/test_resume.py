@@ -1,5 +1,6 @@
 """A run that was killed goes on to the bits of one that was not."""
 
+import errno
 import json
 import os
 import signal
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedcanon import FedcanonError
+from fedcanon import FedcanonError, FedCanonPlus
 from fedcanon.algorithms import ALGORITHMS
 from fedcanon.compression import COMPRESSORS
 from fedcanon.runs.build import build
@@ -301,3 +302,29 @@ def test_time_between_checkpoints(tmp_path):
     train({**SMALL, "checkpoint": {"keep": 100}}, folder=tmp_path / "end")
     if time.monotonic() - started < 60:
         assert len(list((tmp_path / "end" / "checkpoints").iterdir())) == 1
+
+
+def test_a_full_disk_ends_a_run_with_a_sentence_and_its_last_checkpoint(
+    undisturbed, tmp_path, monkeypatch
+):
+    saved, save = [], Checkpoints.save
+
+    def full_after_two(self, number, state):
+        if len(saved) == 2:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        saved.append(number)
+        save(self, number, state)
+
+    monkeypatch.setattr(Checkpoints, "save", full_after_two)
+    folder = tmp_path / "run"
+    with pytest.raises(FedcanonError, match=r"is full: free some space.*fedcanon resume"):
+        train(SMALL, folder=folder)
+    monkeypatch.undo()
+    resume(folder)
+    assert outcome(folder) == undisturbed
+
+
+def test_a_server_without_memory_ends_a_run_with_a_sentence(tmp_path, monkeypatch):
+    monkeypatch.setattr(FedCanonPlus, "aggregate", lambda *_: torch.zeros(10**15))
+    with pytest.raises(FedcanonError, match=r"not enough memory for this run.*fedcanon resume"):
+        train(SMALL, folder=tmp_path / "run")
