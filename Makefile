@@ -3,17 +3,20 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test quick lint types docs bench bench-peers clean
+.PHONY: run test quick exhaustive lint types docs bench bench-peers clean
 .DEFAULT_GOAL := run
 
 run: $(VENV)/run.stamp ## train the default job on embedded data
 	$(BIN)/fedcanon run
 
 test: lint types docs ## everything that must hold before a change lands
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest -n auto -m "not exhaustive"
 
 quick: lint types ## the same without documentation and slow tests
-	$(BIN)/pytest -n auto -m "not slow"
+	$(BIN)/pytest -n auto -m "not (slow or exhaustive)"
+
+exhaustive: $(VENV)/dev.stamp ## the tests that take minutes
+	$(BIN)/pytest -m exhaustive
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .

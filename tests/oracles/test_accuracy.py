@@ -34,6 +34,7 @@ def test_an_mlp_on_fashion_mnist(needs_data):
     assert accuracy(80, *NETWORK, "model.name=mlp", steps, "batch_size=64") >= 0.86
 
 
+@pytest.mark.exhaustive
 def test_a_cnn_on_fashion_mnist(needs_data):
     needs_data("fashion_mnist")
     steps = "algorithm={name='fedcanon+', beta=0.2, local_steps=20}"
