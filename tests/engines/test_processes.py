@@ -24,6 +24,7 @@ from fedcanon.objectives import ModuleObjective
 from fedcanon.penalties import L1
 from fedcanon.runs.build import build
 from fedcanon.runs.config import load_config
+from fedcanon.runs.training import resume, train
 from tests.engines.networks import algorithm, classifiers
 from tests.problems import logistics
 
@@ -305,3 +306,14 @@ def test_a_client_without_memory_gets_a_sentence(workers):
     with pytest.raises(FedcanonError, match=r"client \d .* not enough memory.*engine\.workers"):
         federation.step()
     federation.close()
+
+
+@pytest.mark.parametrize("model", ["linear", "mlp"])
+def test_a_run_goes_on_with_another_number_of_workers_to_the_same_bits(model, tmp_path):
+    settings = {"model": model, "evaluate": {"every": 2}, "clients": {"participants": 7}}
+    whole = train(settings, rounds=6, engine={"name": "serial"}, folder=tmp_path / "whole")
+    train(settings, rounds=3, engine={"workers": 2}, folder=tmp_path / "parts")
+    parts = resume(tmp_path / "parts", rounds=6, settings={"engine.workers": 3})
+    assert torch.equal(whole.vector, parts.vector)
+    assert whole.last.loss == parts.last.loss
+    assert whole.last.gradient_norm == parts.last.gradient_norm
