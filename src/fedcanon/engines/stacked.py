@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedcanon.algorithms import State
 from fedcanon.compression import Encoded
-from fedcanon.engines.work import ClientWork
+from fedcanon.engines.work import ClientWork, also_moved
 from fedcanon.objectives.perceptron import Batch
 from fedcanon.objectives.stacked import StackedModule
 
@@ -72,11 +72,8 @@ class StackedWork:
         """Local steps of all clients, each from its row of ``start``."""
         x = self._objective.vector.copy_(start)
         for batch in self._batches(steps):
-            pulled = None if pull is None else (x - pull[0]).mul_(pull[1])
-            self._objective.descend_(batch, step)
-            for other in (shift, pulled):
-                if other is not None:
-                    x.add_(other, alpha=-step)
+            with also_moved(x, step, shift, pull):
+                self._objective.descend_(batch, step)
             if prox:
                 for client, row in zip(self._clients, x, strict=True):
                     client.prox.apply_(row, prox)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -76,6 +77,18 @@ class Batches:
         return rows
 
 
+@contextmanager
+def also_moved(
+    x: Tensor, step: float, shift: Tensor | None, pull: tuple[Tensor, float] | None
+) -> Iterator[None]:
+    """x ← x − step·(shift + s·(x − centre)), from the x before the gradient step made inside."""
+    pulled = None if pull is None else (x - pull[0]).mul_(pull[1])
+    yield
+    for other in (shift, pulled):
+        if other is not None:
+            x.add_(other, alpha=-step)
+
+
 class ClientWork:
     """One client's means in one round; see ``algorithms.base.Work``."""
 
@@ -112,11 +125,8 @@ class ClientWork:
         """``steps`` times x ← prox_{prox·h}(x − step·(g_i(x) + shift + s·(x − centre)))."""
         x = self._objective.workspace(start)
         for _ in range(steps):
-            pulled = None if pull is None else (x - pull[0]).mul_(pull[1])
-            self._objective.descend_(x, self.batches.next(), step)
-            for other in (shift, pulled):
-                if other is not None:
-                    x.add_(other, alpha=-step)
+            with also_moved(x, step, shift, pull):
+                self._objective.descend_(x, self.batches.next(), step)
             if prox:
                 self.prox.apply_(x, prox)
         return self._objective.taken_out(x)

@@ -15,7 +15,7 @@ from torch import nn
 from fedcanon.engines.randomness import Purpose, torch_seed
 from fedcanon.errors import FedcanonError
 from fedcanon.objectives import FlatModule, ModuleObjective, Objective, Problem
-from fedcanon.objectives.logistic import Features
+from fedcanon.objectives.linear import Features
 from fedcanon.objectives.module import Loss
 
 Rows = NDArray[np.int64]
