@@ -27,7 +27,7 @@ from fedcanon import (
 )
 from fedcanon.algorithms import DecentralisedProxSkip, Links, Scaffnew, Schedule
 from fedcanon.compression import TopK
-from fedcanon.engines import Engine, Traffic
+from fedcanon.engines import LocalEngine, Traffic
 from fedcanon.engines.randomness import Purpose, generator
 from fedcanon.engines.summation import TreeSum, mixed, subtrees, sum_of_rows
 from fedcanon.engines.work import Batches
@@ -117,7 +117,7 @@ def test_the_average_weighs_those_that_take_part(uploads, data):
     ones = torch.ones(2, dtype=torch.float64)
     targets = [torch.tensor([-number, -1.0], dtype=torch.float64) for number in numbers]
     problem = Problem([Quadratic(ones, b) for b in targets], 0 * ones, weights)
-    engine = Engine(problem, PGD(1.0), Zero())
+    engine = LocalEngine(problem, PGD(1.0), Zero())
     collected = engine.collect(0, chosen, {"z": problem.start, "alpha": 1.0})
     expected = np.average([numbers[i] for i in chosen], weights=[weights[i] for i in chosen])
     found = collected.mean["gradient"].tolist()

@@ -1,6 +1,7 @@
 """Engines move messages between a server and clients."""
 
-from fedcanon.engines.engine import Collected, Engine, Evaluation
+from fedcanon.engines.engine import Collected, Engine, Evaluation, StartOverError
+from fedcanon.engines.local import LocalEngine
 from fedcanon.engines.messages import Traffic
 
-__all__ = ["Collected", "Engine", "Evaluation", "Traffic"]
+__all__ = ["Collected", "Engine", "Evaluation", "LocalEngine", "StartOverError", "Traffic"]

@@ -1,234 +1,91 @@
-"""Rounds of clients, run by workers."""
+"""The contract of an engine."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 from torch import Tensor
 
-from fedcanon.algorithms import Algorithm, Links, State
-from fedcanon.compression import Compressor, Identity
-from fedcanon.engines.messages import Traffic, copied
-from fedcanon.engines.round import BUFFERS, Bench, Done, Order, Question, Seat, examine, train
-from fedcanon.engines.stacked import HEIGHT
-from fedcanon.engines.store import GIB, StateStore
-from fedcanon.engines.summation import TreeSum, Vectors, height_of, mixed, subtrees
-from fedcanon.engines.workers import InProcess, MakeWorkers, Result
+from fedcanon.algorithms import Algorithm, State
+from fedcanon.engines.messages import Traffic
 from fedcanon.errors import FedcanonError
-from fedcanon.objectives import Problem
-from fedcanon.objectives.stacked import can_stack
 from fedcanon.penalties import Penalty
 
 
 @dataclass(frozen=True)
 class Collected:
-    """One round of the clients: the weighted mean upload, their share of the weight, the cost.
-
-    ``slots``, ``buffers`` and ``sent`` are what the engine remembers once the round counts.
-    """
+    """One round of the clients: the weighted mean upload, their share of the weight, the cost."""
 
     mean: State
     share: float
     traffic: Traffic
     prox_calls: int
-    slots: dict[int, int]
-    buffers: Tensor
-    sent: State
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What the clients and the test data say of a model."""
+    """What the clients and the test data say of a model: f, the f_i, ∇f if asked for, the test."""
 
+    loss: float
     losses: list[float]
     gradient: Tensor | None
     test: dict[str, float]
 
 
-@dataclass
-class Engine:
-    """Runs the client side of an algorithm over the clients of a problem.
+class StartOverError(FedcanonError):
+    """The states of clients and server do not belong together any more.
 
-    A client's state appears when it first takes part. A client that took part in the round before
-    gets the broadcast without the entries that it can ``recall``. Normalisation buffers travel
-    beside the algorithm's vectors and are averaged.
+    The server must begin anew from its model, by ``server_init``; the clients will too.
     """
 
-    problem: Problem
+
+class Engine(ABC):
+    """Runs the client side of an algorithm: it moves messages and knows where clients are."""
+
     algorithm: Algorithm
     penalty: Penalty
-    batch_size: int | None = None
-    seed: int = 0
-    compressor: Compressor = field(default_factory=Identity)
-    make_workers: MakeWorkers = InProcess
-    vectorised: bool = False
-    state_memory: int = GIB
-    buffers: Tensor = field(init=False)
-    _last_sent: State = field(default_factory=dict)
-    _last_participants: frozenset[int] = frozenset()
-    _links: Links | None = field(init=False)
 
-    def __post_init__(self) -> None:
-        self.buffers = self.problem.start_buffers
-        clients = len(self.problem.clients)
-        self._links = self.algorithm.links(clients)
-        if self.vectorised and (self._links is not None or not can_stack(self.problem.clients)):
-            raise FedcanonError(
-                "engine.vectorised is for linear models and small networks of linear layers under "
-                "one server: leave it out."
-            )
-        if self._links is not None and len(set(self.problem.weights)) > 1:
-            raise FedcanonError(
-                f"{type(self.algorithm).__name__} averages over neighbours and cannot weigh "
-                'clients differently: use clients.weights = "uniform".'
-            )
-        template = self.algorithm.client_init(self.problem.start)
-        self._store = StateStore(clients, template, self.state_memory)
-        bench = Bench(
-            self.problem,
-            self.algorithm,
-            self.penalty,
-            self.batch_size,
-            self.seed,
-            self.compressor,
-            self._store,
-            self.vectorised,
-            weighted=self._links is None,
-        )
-        self._workers = self.make_workers(bench)
-        self._samples = [client.samples for client in self.problem.clients]
+    @abstractmethod
+    def available(self) -> Sequence[int]:
+        """The clients that may take part in the next round, in increasing order."""
 
+    @abstractmethod
     def collect(self, t: int, participants: Sequence[int], sent: State) -> Collected:
         """Run round ``t`` on the participants and average their uploads.
 
         Nothing changes before ``commit``, so that a round that fails leaves everything as it was.
         """
-        sent = {**sent, BUFFERS: self.buffers}
-        recalled: State = {}
-        if self._last_sent:
-            short = {name: v for name, v in sent.items() if name not in self.algorithm.recalled}
-            recalled = self.algorithm.recall(self._last_sent, short)
-        slots = {client: self._store.reserve() for client in participants}
-        try:
-            seats = [self._seat(client, slots[client]) for client in participants]
-            order = Order(t, sent, recalled)
-            mean, traffic, prox_calls = self._average(order, seats)
-        except BaseException:
-            self._store.release(slots)
-            raise
-        buffers = mean.pop(BUFFERS)
-        share = self._weight(participants) / self.problem.total_weight
-        return Collected(mean, share, traffic, prox_calls, slots, buffers, sent)
 
-    def commit(self, collected: Collected) -> None:
-        """Let a round count: clients keep their new states."""
-        self.buffers = collected.buffers
-        self._store.commit(collected.slots)
-        self._last_sent, self._last_participants = collected.sent, frozenset(collected.slots)
+    @abstractmethod
+    def commit(self) -> None:
+        """Let the round count that was collected last: clients keep their new states."""
 
-    def _seat(self, client: int, new: int) -> Seat:
-        copies = 1 if self._links is None else self._links.degrees[client]
-        recalls = client in self._last_participants
-        return Seat(client, self._store.slot(client), new, recalls, copies)
+    def begin_epoch(self, z: Tensor) -> None:
+        """After a ``StartOverError``: no client has a state any more, and ``z`` is the start."""
+        raise NotImplementedError
 
-    def _weight(self, clients: Iterable[int]) -> float:
-        # fsum is exact in any order, so that the share of all clients is 1 to the last bit.
-        return math.fsum(self.problem.weights[client] for client in clients)
-
-    def _average(self, order: Order, seats: Sequence[Seat]) -> tuple[Vectors, Traffic, int]:
-        """The mean upload of a round, or that of every node, and what it cost."""
-        batch = math.inf if self.batch_size is None else self.batch_size
-        costs = [min(batch, self._samples[seat.client]) for seat in seats]
-        parts = self._parts(costs, smallest=HEIGHT if self.vectorised else 0)
-        tasks = [[seats[k] for k in part] for part in parts]
-        if self._links is not None:
-            tasks = [[seat] for seat in seats]
-        total, uploads, traffic, prox_calls = TreeSum(), list[Vectors](), Traffic(), 0
-        results: Iterator[Done] = _in_order(self._workers.map(train, order, tasks))
-        for task, done in zip(tasks, results, strict=True):
-            traffic, prox_calls = traffic + done.traffic, prox_calls + done.prox_calls
-            if self._links is None:
-                total.push(done.total, height_of(task), lent=True)
-            else:
-                uploads.append(copied(done.total))
-        if self._links is not None:
-            return mixed(self._links, uploads), traffic, prox_calls
-        taken = self._weight(seat.client for seat in seats)
-        mean = {name: vector / taken for name, vector in total.total().items()}
-        return mean, traffic, prox_calls
-
-    def _parts(self, costs: Sequence[float], smallest: int = 0) -> list[range]:
-        """Positions cut into tasks."""
-        return subtrees(costs, self._workers.count, smallest)
-
-    @property
-    def model_buffers(self) -> Tensor:
-        """The normalisation statistics of the model, averaged over nodes where each has its own."""
-        return self.buffers.mean(0) if self.buffers.ndim == 2 else self.buffers
-
+    @abstractmethod
     def evaluate(self, z: Tensor, *, gradient: bool) -> Evaluation:
         """f_i(z), ∇f(z) if asked for, and the test measures of the model ``z``."""
-        question = Question(z, self.model_buffers, gradient)
-        parts = self._parts(self._samples)
-        results = self._workers.map(examine, question, [None, *parts])
-        found = list(map(copied, _in_order(results)))
-        losses = [loss for part in found for loss in part.losses]
-        total = TreeSum()
-        for part, own in zip(parts, found[1:], strict=True):
-            total.push(own.gradient, height_of(part))
-        return Evaluation(losses, total.total().get("gradient"), found[0].test)
-
-    def close(self) -> None:
-        """End the processes that were started; the next round starts them again."""
-        self._workers.close()
 
     @property
-    def clients(self) -> dict[int, State]:
-        """A copy of the state of every client that has taken part."""
-        return {client: copied(state) for client, state in self._states()}
+    @abstractmethod
+    def model_buffers(self) -> Tensor:
+        """The normalisation statistics of the model, averaged over nodes where each has its own."""
 
-    @clients.setter
-    def clients(self, states: Mapping[int, State]) -> None:
-        slots = {client: self._store.reserve() for client in states}
-        for client, state in states.items():
-            self._store.write(slots[client], state)
-        self._store.replace(slots)
+    def keep_in(self, folder: Path) -> None:  # noqa: B027  # most keep nothing there
+        """The run is kept in this folder: what is to be seen from outside goes there."""
 
-    def _states(self) -> Iterator[tuple[int, State]]:
-        for client in self._store:
-            slot = self._store.slot(client)
-            assert slot is not None
-            yield client, self._store.read(slot)
-
+    @abstractmethod
     def state(self) -> State:
         """All that the engine must remember between rounds; it holds until the next one."""
-        return {
-            "clients": {str(client): state for client, state in self._states()},
-            "buffers": self.buffers,
-            "last_sent": self._last_sent,
-            "last_participants": sorted(self._last_participants),
-        }
 
+    @abstractmethod
     def load(self, state: State) -> None:
         """Go on from a state."""
-        self.clients = {int(client): own for client, own in state["clients"].items()}
-        self.buffers = state["buffers"]
-        self._last_sent = state["last_sent"]
-        self._last_participants = frozenset(state["last_participants"])
 
-
-def _in_order(results: Iterator[tuple[int, Result]]) -> Iterator[Result]:
-    """Results by the number of their task, each as soon as those before it are there."""
-    waiting: dict[int, Result] = {}
-    expected = 0
-    for number, result in results:
-        if number != expected:
-            waiting[number] = copied(result)
-            continue
-        yield result
-        expected += 1
-        while expected in waiting:
-            yield waiting.pop(expected)
-            expected += 1
+    def close(self) -> None:  # noqa: B027  # some have nothing to close
+        """End what was started; the next round starts it again."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 
 from torch import Tensor
 
 from fedcanon.algorithms import Algorithm, State
 from fedcanon.compression import Compressor, Identity
-from fedcanon.engines import Engine
+from fedcanon.engines import Collected, Engine, LocalEngine, StartOverError
 from fedcanon.engines.randomness import Purpose, generator
 from fedcanon.engines.store import GIB
 from fedcanon.engines.work import CountedProx
@@ -18,6 +19,10 @@ from fedcanon.errors import FedcanonError
 from fedcanon.objectives import Problem
 from fedcanon.penalties import Penalty
 from fedcanon.runs.measures import Cost
+
+
+MakeEngine = Callable[[Problem, Algorithm, Penalty, Compressor], Engine]
+"""Makes an engine whose clients are not those of this machine."""
 
 
 @dataclass
@@ -30,7 +35,7 @@ class Federation:
 
     ``make_workers`` says where clients run: in this process, or in others. ``vectorised`` has small
     models take their local steps together. Client states that need more than ``state_memory`` bytes
-    are kept on disk.
+    are kept on disk. With ``make_engine`` none of the three is used: it says where clients are.
     """
 
     problem: Problem
@@ -43,6 +48,7 @@ class Federation:
     make_workers: MakeWorkers = InProcess
     vectorised: bool = False
     state_memory: int = GIB
+    make_engine: MakeEngine | None = None
     rounds_done: int = field(init=False, default=0)
     server: State = field(init=False)
     engine: Engine = field(init=False)
@@ -62,7 +68,13 @@ class Federation:
             raise FedcanonError(f"batch_size must be at least 1, not {self.batch_size}.")
         self.penalty.check_step(self.algorithm.prox_step(1))
         self.penalty.value(self.problem.start)  # refuses a penalty that does not fit the model
-        self.engine = Engine(
+        self.engine = self._engine()
+        self._init_server(self.problem.start)
+
+    def _engine(self) -> Engine:
+        if self.make_engine is not None:
+            return self.make_engine(self.problem, self.algorithm, self.penalty, self.compressor)
+        return LocalEngine(
             self.problem,
             self.algorithm,
             self.penalty,
@@ -73,9 +85,11 @@ class Federation:
             self.vectorised,
             self.state_memory,
         )
+
+    def _init_server(self, z: Tensor) -> None:
         prox = CountedProx(self.penalty)
-        self.server = self.algorithm.server_init(self.problem.start, prox)
-        self.cost.server_prox = prox.calls
+        self.server = self.algorithm.server_init(z, prox)
+        self.cost.server_prox += prox.calls
 
     def _check_participants(self, participants: int) -> None:
         clients = len(self.problem.clients)
@@ -117,32 +131,50 @@ class Federation:
 
     def draw_participants(self) -> list[int]:
         """The clients of the next round, in increasing order."""
+        able = self.engine.available()
         if self.algorithm.everyone(self.server):
-            return list(range(len(self.problem.clients)))
+            return list(able)
+        assert self.participants is not None
         rng = generator(self.seed, Purpose.PARTICIPANTS, self.rounds_done)
-        chosen = rng.choice(len(self.problem.clients), self.participants, replace=False)
-        return sorted(chosen.tolist())
+        chosen = rng.choice(len(able), min(self.participants, len(able)), replace=False)
+        return sorted(able[position] for position in chosen.tolist())
 
     def step(self, participants: list[int] | None = None) -> None:
         """Run one round, on the given clients or on drawn ones."""
         started = time.perf_counter()
-        t = self.rounds_done
-        if participants is None:
-            participants = self.draw_participants()
-        elif set(participants) - set(range(len(self.problem.clients))):
-            raise FedcanonError(f"clients are numbered 0 to {len(self.problem.clients) - 1}.")
-        participants = sorted(set(participants))  # the order of every sum
-        self._check_participants(len(participants))
-        if len(participants) < len(self.problem.clients) and self.algorithm.everyone(self.server):
-            raise FedcanonError(f"round {t} of {self.algorithm} needs all clients.")
-        sent = self.algorithm.broadcast(self.server, t, generator(self.seed, Purpose.COINS, t))
-        collected = self.engine.collect(t, participants, sent)
+        if participants is not None:
+            participants = self._checked(participants)
+        while True:
+            try:
+                sent, collected = self._collect(participants)
+                break
+            except StartOverError:
+                self._init_server(self.model)
+                self.engine.begin_epoch(self.model)
         prox = CountedProx(self.penalty)
         self.server = self.algorithm.aggregate(
             self.server, sent, collected.mean, collected.share, prox
         )
-        self.engine.commit(collected)
+        self.engine.commit()
         self.rounds_done += 1
         self.cost.add(collected)
         self.cost.server_prox += prox.calls
         self.cost.seconds += time.perf_counter() - started
+
+    def _collect(self, participants: list[int] | None) -> tuple[State, Collected]:
+        t = self.rounds_done
+        sent = self.algorithm.broadcast(self.server, t, generator(self.seed, Purpose.COINS, t))
+        if participants is None:
+            participants = self.draw_participants()
+        return sent, self.engine.collect(t, participants, sent)
+
+    def _checked(self, participants: list[int]) -> list[int]:
+        """The participants in the order of every sum."""
+        clients = self.engine.available()
+        if set(participants) - set(clients):
+            raise FedcanonError(f"clients are numbered 0 to {len(clients) - 1}.")
+        participants = sorted(set(participants))
+        self._check_participants(len(participants))
+        if len(participants) < len(clients) and self.algorithm.everyone(self.server):
+            raise FedcanonError(f"round {self.rounds_done} of {self.algorithm} needs all clients.")
+        return participants

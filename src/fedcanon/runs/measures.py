@@ -120,11 +120,10 @@ def measure(engine: Engine, server: State, *, t: int, cost: Cost, step: float | 
     if found.gradient is not None and step is not None:
         gradient_norm = stationarity(penalty, z, found.gradient, step)
     zeros, penalised = penalty.zeros(z)
-    loss = engine.problem.mean(found.losses)
     return Record(
         round=t,
-        loss=loss,
-        objective=loss + penalty.value(z),
+        loss=found.loss,
+        objective=found.loss + penalty.value(z),
         gradient_norm=gradient_norm,
         zeros=zeros,
         sparsity=zeros / max(1, penalised),
