@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedcanon.compression import Clip, Compressor, Identity, Quantise, RandomK, Sign, TopK
-from fedcanon.compression.sparse import _drawn, _index_type
+from fedcanon.compression.sparse import _drawn, index_type
 from fedcanon.errors import FedcanonError
 
 from .vectors import gaussian, square, vectors
@@ -102,7 +102,7 @@ def test_top_k_contracts(u: torch.Tensor, fraction: float) -> None:
     ],
 )
 def test_indices_take_the_smallest_type(size: int, dtype: torch.dtype) -> None:
-    assert _index_type(size) == dtype
+    assert index_type(size) == dtype
     if size < 10**6:
         u = torch.zeros(size)
         u[-1] = 1

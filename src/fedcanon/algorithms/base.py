@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal, Protocol, get_args, get_origin, get_type_hints
 
@@ -14,6 +15,10 @@ from fedcanon.errors import FedcanonError
 
 State = dict[str, Any]
 """Named flat vectors (1-D tensors) and small numbers."""
+
+
+_OWN = "client/"
+"""Marks the entries of a client's own state in messages to clients that keep nothing."""
 
 
 class Prox(Protocol):
@@ -153,6 +158,35 @@ class Algorithm(ABC):
     @abstractmethod
     def local(self, client: State, received: State, work: Work) -> tuple[State, State]:
         """One client's round: its upload and its new state."""
+
+    def request(self, client: State, sent: State, *, compressed: bool) -> State:
+        """What a client that keeps nothing is sent: the broadcast and its own state, in one.
+
+        For deployments in which the server keeps the states: ``request``, ``respond`` and
+        ``settle`` together are ``local``. A method that knows a shorter way says so here;
+        ``compressed`` tells that uploads go through a compressor.
+        """
+        return {**sent, **{f"{_OWN}{name}": entry for name, entry in client.items()}}
+
+    def respond(self, received: State, work: Work) -> State:
+        """The answer of a client that keeps nothing."""
+        client = {k.removeprefix(_OWN): v for k, v in received.items() if k.startswith(_OWN)}
+        sent = {name: entry for name, entry in received.items() if not name.startswith(_OWN)}
+        upload, state = self.local(client, sent, work)
+        return {**upload, **{f"{_OWN}{name}": entry for name, entry in state.items()}}
+
+    def settle(self, client: State, sent: State, response: State) -> tuple[State, State]:
+        """Upload and new state of a client that keeps nothing, from its (decoded) answer."""
+        state = {k.removeprefix(_OWN): v for k, v in response.items() if k.startswith(_OWN)}
+        return {k: v for k, v in response.items() if not k.startswith(_OWN)}, state
+
+    def regrouped(self, server: State, clients: Sequence[tuple[float, State]]) -> State | None:
+        """The server's state once clients have joined or left for good.
+
+        ``clients`` are those that remain, by weight (they add up to 1) and state. None where the
+        method must begin anew from its model.
+        """
+        return None
 
     @abstractmethod
     def aggregate(self, server: State, sent: State, mean: State, share: float, prox: Prox) -> State:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -68,6 +69,20 @@ class FedCanon(_Canon):
         c = received["e"] - client["v"]
         delta = self._mean_step(received["z"], c, received["beta"], work)
         return {"delta": delta}, {"v": delta - c}
+
+    def request(self, client: State, sent: State, *, compressed: bool) -> State:
+        # 3d floats for a client that keeps nothing: z and c down, Δ up; v follows from them.
+        return {"z": sent["z"], "c": sent["e"] - client["v"], "beta": sent["beta"]}
+
+    def respond(self, received: State, work: Work) -> State:
+        delta = self._mean_step(received["z"], received["c"], received["beta"], work)
+        return {"delta": delta}
+
+    def settle(self, client: State, sent: State, response: State) -> tuple[State, State]:
+        return response, {"v": response["delta"] - (sent["e"] - client["v"])}
+
+    def regrouped(self, server: State, clients: Sequence[tuple[float, State]]) -> State | None:
+        return {**server, "e": _mean_v(clients)}
 
     def aggregate(self, server: State, sent: State, mean: State, share: float, prox: Prox) -> State:
         alpha = sent["alpha"]
@@ -155,6 +170,24 @@ class FedCanonPlus(_Canon):
         u = work.encode(delta - correction - client["v"])
         return {"u": u}, {"v": client["v"] + u.vector}
 
+    def request(self, client: State, sent: State, *, compressed: bool) -> State:
+        # 3d floats for a client that keeps nothing: z and c down, m up. To compress m − v it needs
+        # v as well.
+        v = client["v"]
+        needed = {"z": sent["z"], "c": sent["b"] - v, "beta": sent["beta"]}
+        return {**needed, "v": v} if compressed else needed
+
+    def respond(self, received: State, work: Work) -> State:
+        m = self._mean_step(received["z"], received["c"], received["beta"], work) - received["c"]
+        return {"u": work.encode(m - received["v"])} if "v" in received else {"m": m}
+
+    def settle(self, client: State, sent: State, response: State) -> tuple[State, State]:
+        u = response["u"] if "u" in response else response["m"] - client["v"]
+        return {"u": u}, {"v": client["v"] + u}
+
+    def regrouped(self, server: State, clients: Sequence[tuple[float, State]]) -> State | None:
+        return {**server, "e": _mean_v(clients)}
+
     def aggregate(self, server: State, sent: State, mean: State, share: float, prox: Prox) -> State:
         alpha = sent["alpha"]
         z = prox(server["z"] - alpha * (server["e"] + mean["u"]), alpha)
@@ -163,3 +196,8 @@ class FedCanonPlus(_Canon):
             "b": (server["z"] - z) / alpha,
             "e": server["e"] + share * mean["u"],
         }
+
+
+def _mean_v(clients: Sequence[tuple[float, State]]) -> Tensor:
+    """e = Σ p_i v_i."""
+    return sum((weight * state["v"] for weight, state in clients), start=torch.zeros(()))

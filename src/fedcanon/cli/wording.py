@@ -27,7 +27,7 @@ def headline(config: Config, federation: Federation) -> str:
 def problem_headline(config: Config, federation: Federation) -> str:
     """Penalty and problem, a line each."""
     clients = f"{config.clients.count} clients"
-    if federation.participants != config.clients.count:
+    if federation.participants not in (None, config.clients.count):
         clients = f"{federation.participants} of {clients} per round"
     penalty = federation.penalty
     terms = [term for _, term in penalty.placed] if isinstance(penalty, PerLayer) else [penalty]

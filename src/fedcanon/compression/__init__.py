@@ -2,6 +2,7 @@
 
 from fedcanon.compression.base import Compressor, Encoded, Identity
 from fedcanon.compression.clip import Clip
+from fedcanon.compression.lossless import Lossless
 from fedcanon.compression.quantised import Quantise, Sign
 from fedcanon.compression.sparse import RandomK, TopK
 
@@ -21,6 +22,7 @@ __all__ = [
     "Compressor",
     "Encoded",
     "Identity",
+    "Lossless",
     "Quantise",
     "RandomK",
     "Sign",

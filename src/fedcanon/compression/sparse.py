@@ -53,10 +53,10 @@ class TopK(_Sparse):
         larger = np.flatnonzero(magnitude > smallest_kept)
         tied = np.flatnonzero(magnitude == smallest_kept)[: k - len(larger)]
         indices = torch.from_numpy(np.sort(np.concatenate([larger, tied])))
-        return {"values": u[indices], "indices": indices.to(_index_type(size))}
+        return {"values": u[indices], "indices": indices.to(index_type(size))}
 
     def decode(self, parts: dict[str, Tensor], size: int) -> Tensor:
-        return _scatter(parts["values"], parts["indices"].to(torch.int64), size)
+        return scatter(parts["values"], parts["indices"].to(torch.int64), size)
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class RandomK(_Sparse):
 
     def decode(self, parts: dict[str, Tensor], size: int) -> Tensor:
         values = parts["values"]
-        return _scatter(values, _drawn(parts["seed"], values.numel(), size), size)
+        return scatter(values, _drawn(parts["seed"], values.numel(), size), size)
 
 
 def _drawn(seed: Tensor, k: int, size: int) -> Tensor:
@@ -87,14 +87,14 @@ def _drawn(seed: Tensor, k: int, size: int) -> Tensor:
     return torch.from_numpy(np.flatnonzero(keys <= np.partition(keys, k - 1)[k - 1]))
 
 
-def _scatter(values: Tensor, indices: Tensor, size: int) -> Tensor:
+def scatter(values: Tensor, indices: Tensor, size: int) -> Tensor:
     """The vector with these values in these places and 0 elsewhere."""
     vector = values.new_zeros(size)
     vector[indices] = values
     return vector
 
 
-def _index_type(size: int) -> torch.dtype:
+def index_type(size: int) -> torch.dtype:
     """The smallest unsigned integer type that holds size − 1."""
     for bits, dtype in ((8, torch.uint8), (16, torch.uint16), (32, torch.uint32)):
         if size <= 2**bits:

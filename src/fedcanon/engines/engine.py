@@ -53,15 +53,22 @@ class Engine(ABC):
         """The clients that may take part in the next round, in increasing order."""
 
     @abstractmethod
-    def collect(self, t: int, participants: Sequence[int], sent: State) -> Collected:
+    def collect(
+        self, t: int, participants: Sequence[int], sent: State, *, complete: bool = False
+    ) -> Collected:
         """Run round ``t`` on the participants and average their uploads.
 
-        Nothing changes before ``commit``, so that a round that fails leaves everything as it was.
+        A ``complete`` round needs all clients, where others may do without those that do not
+        answer. Nothing changes before ``commit``: a round that fails leaves everything as it was.
         """
 
     @abstractmethod
     def commit(self) -> None:
         """Let the round count that was collected last: clients keep their new states."""
+
+    def regroup(self, server: State) -> State:
+        """The server's state once clients have joined or left for good since the last round."""
+        return server
 
     def begin_epoch(self, z: Tensor) -> None:
         """After a ``StartOverError``: no client has a state any more, and ``z`` is the start."""

@@ -72,12 +72,12 @@ class LocalEngine(Engine):
         template = self.algorithm.client_init(self.problem.start)
         self._store = StateStore(clients, template, self.state_memory)
         bench = Bench(
-            self.problem,
             self.algorithm,
             self.penalty,
             self.batch_size,
             self.seed,
             self.compressor,
+            self.problem,
             self._store,
             self.vectorised,
             weighted=self._links is None,
@@ -88,7 +88,9 @@ class LocalEngine(Engine):
     def available(self) -> Sequence[int]:
         return range(len(self.problem.clients))
 
-    def collect(self, t: int, participants: Sequence[int], sent: State) -> Collected:
+    def collect(
+        self, t: int, participants: Sequence[int], sent: State, *, complete: bool = False
+    ) -> Collected:
         sent = {**sent, BUFFERS: self.buffers}
         recalled: State = {}
         if self._last_sent:

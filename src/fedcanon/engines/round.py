@@ -25,7 +25,7 @@ from fedcanon.engines.store import States
 from fedcanon.engines.summation import TreeSum, Vectors, height_of, sum_of_rows
 from fedcanon.engines.work import ClientWork, CountedProx
 from fedcanon.errors import FedcanonError
-from fedcanon.objectives import ModuleClients, Problem
+from fedcanon.objectives import ModuleClients, Objective, Problem
 from fedcanon.objectives.stacked import StackedModule
 from fedcanon.penalties import Penalty
 
@@ -33,16 +33,22 @@ BUFFERS = "buffers"
 """The name under which normalisation statistics travel."""
 
 
-@dataclass
-class Bench:
-    """All that a process needs to work for clients, and that stays the same in all rounds."""
+@dataclass(frozen=True)
+class Rules:
+    """What every client does, in all rounds."""
 
-    problem: Problem
     algorithm: Algorithm
     penalty: Penalty
     batch_size: int | None
     seed: int
     compressor: Compressor
+
+
+@dataclass(frozen=True)
+class Bench(Rules):
+    """All that a process needs to work for clients, and that stays the same in all rounds."""
+
+    problem: Problem
     store: States
     vectorised: bool = False
     """Whether clients take their local steps together."""
@@ -103,23 +109,30 @@ def _train_one(
     bench: Bench, order: Order, seat: Seat, prox: CountedProx, traffic: Traffic
 ) -> Vectors:
     """One client's weighted upload; its new state goes to the store."""
-    t, client, buffers = order.t, seat.client, bench.problem.buffers
+    t, client, device = order.t, seat.client, bench.problem.start.device
     message = own_rows(order.short if seat.recalls else order.sent, client)
     traffic.down(message, seat.copies)
-    with _named(f"client {client} failed in round {t}"):
-        received = _received(order, seat, message, bench.problem.start.device)
-        buffers.copy_(received[BUFFERS])
-        with module_draws(bench.seed, t, client):
-            upload, state = bench.algorithm.local(
-                _state(bench, seat), received, _work(bench, t, client, prox)
-            )
-        _refuse_divergence(decoded(upload), t, client)
+    objective, received = bench.problem.clients[client], _received(order, seat, message, device)
+    with at_work(bench, objective, t, client, received, prox) as work:
+        upload, state = bench.algorithm.local(_state(bench, seat), received, work)
+        refuse_divergence(upload, t, client)
         bench.store.write(seat.new, state)
-    upload = {**upload, BUFFERS: buffers.clone()}
+    upload = {**upload, BUFFERS: objective.buffers.clone()}
     traffic.up(upload, seat.copies)
     weight = bench.problem.weights[client] if bench.weighted else 1.0
     uploaded = decoded(upload)
     return uploaded if weight == 1 else {name: weight * v for name, v in uploaded.items()}
+
+
+@contextmanager
+def at_work(
+    rules: Rules, objective: Objective, t: int, client: int, received: State, prox: CountedProx
+) -> Iterator[ClientWork]:
+    """What client ``client`` can do in round ``t``, begun with the statistics it received."""
+    with _named(f"client {client} failed in round {t}"):
+        objective.buffers.copy_(received[BUFFERS])
+        with module_draws(rules.seed, t, client):
+            yield _work(rules, objective, t, client, prox)
 
 
 def _train_together(
@@ -138,7 +151,7 @@ def _train_together(
         }
         received = stack([own[seat.recalls] for seat in seats], dtype)
         states = stack([_state(bench, seat) for seat in seats], dtype)
-        work = [_work(bench, t, client, prox) for client in members]
+        work = [_work(bench, problem.clients[client], t, client, prox) for client in members]
         together = StackedWork(StackedModule(problem.clients, members), work)
         uploads, states = bench.algorithm.local(states, received, together)
         for seat, state in zip(seats, unstack(states, len(seats)), strict=True):
@@ -148,7 +161,7 @@ def _train_together(
     rows = {name: as_rows(entry, len(seats)) for name, entry in uploads.items()}
     if not all(bool(matrix.sum().isfinite()) for matrix in rows.values()):
         for k, client in enumerate(members):
-            _refuse_divergence({name: matrix[k] for name, matrix in rows.items()}, t, client)
+            refuse_divergence({name: matrix[k] for name, matrix in rows.items()}, t, client)
     weights = torch.tensor([problem.weights[c] for c in members], dtype=dtype, device=device)
     total = {name: sum_of_rows(weights[:, None] * matrix) for name, matrix in rows.items()}
     return {**total, BUFFERS: problem.start_buffers}
@@ -160,10 +173,9 @@ def _received(order: Order, seat: Seat, message: State, device: torch.device) ->
     return on_device(received, device)
 
 
-def _work(bench: Bench, t: int, client: int, prox: CountedProx) -> ClientWork:
-    draws = partial(generator, bench.seed, t=t, client=client)
-    objective = bench.problem.clients[client]
-    return ClientWork(objective, prox, bench.batch_size, bench.compressor, draws)
+def _work(rules: Rules, objective: Objective, t: int, client: int, prox: CountedProx) -> ClientWork:
+    draws = partial(generator, rules.seed, t=t, client=client)
+    return ClientWork(objective, prox, rules.batch_size, rules.compressor, draws)
 
 
 def _state(bench: Bench, seat: Seat) -> State:
@@ -177,9 +189,9 @@ def on_device(state: State, device: torch.device) -> State:
     return {k: v.to(device) if isinstance(v, Tensor) else v for k, v in state.items()}
 
 
-def _refuse_divergence(upload: State, t: int, client: int) -> None:
+def refuse_divergence(upload: State, t: int, client: int) -> None:
     """Refuse an update with an entry that is not finite."""
-    if not all(bool(vector.sum().isfinite()) for vector in vectors(upload)):
+    if not all(bool(vector.sum().isfinite()) for vector in vectors(decoded(upload))):
         raise FedcanonError(
             f"client {client} diverged in round {t}: its update is not finite. "
             "Use smaller steps (beta, alpha), or check its data for missing values."

@@ -58,7 +58,7 @@ class StateStore:
     """
 
     def __init__(self, clients: int, template: State, limit: int = GIB) -> None:
-        self._slots: dict[int, int] = {}
+        self.slots: dict[int, int] = {}  # of every client that has taken part
         self._free: list[int] = []
         self._used = 0
         self._entries, self._slot_size = _layout(template)
@@ -68,14 +68,14 @@ class StateStore:
         self._file = SparseFile(2 * clients * self._slot_size, on_disk=self._on_disk)
 
     def __len__(self) -> int:
-        return len(self._slots)
+        return len(self.slots)
 
     def __iter__(self) -> Iterator[int]:
-        return iter(sorted(self._slots))
+        return iter(sorted(self.slots))
 
     def slot(self, client: int) -> int | None:
         """Where the client's state is; None for one that has never taken part."""
-        return self._slots.get(client)
+        return self.slots.get(client)
 
     def reserve(self) -> int:
         """A slot for a new state."""
@@ -95,13 +95,13 @@ class StateStore:
 
     def commit(self, slots: Mapping[int, int]) -> None:
         """Make reserved slots the clients' own; their old ones are free again."""
-        self._free.extend(self._slots[client] for client in slots if client in self._slots)
-        self._slots.update(slots)
+        self._free.extend(self.slots[client] for client in slots if client in self.slots)
+        self.slots.update(slots)
 
     def replace(self, slots: Mapping[int, int]) -> None:
         """Make reserved slots the only ones that count."""
-        self._free.extend(self._slots.values())
-        self._slots = dict(slots)
+        self._free.extend(self.slots.values())
+        self.slots = dict(slots)
 
     def release(self, slots: Mapping[int, int]) -> None:
         """Give reserved slots back."""

@@ -16,11 +16,11 @@ from safetensors.torch import save as to_safetensors
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from fedcanon.checkpoint import make_durable
 from fedcanon.errors import FedcanonError
 from fedcanon.export.messages import one_line
 from fedcanon.export.operations import Shape
 from fedcanon.export.sparse import save_sparse
-from fedcanon.runs.checkpoint import make_durable
 
 METADATA = {"format": "pt"}
 """What other readers of safetensors look for."""

@@ -13,8 +13,11 @@ from fedcanon.algorithms import Algorithm, Schedule
 from fedcanon.data import Dataset, make_partition
 from fedcanon.data.partition.skew import label_counts
 from fedcanon.engines.randomness import Purpose, generator, torch_seed
+from fedcanon.engines.round import Rules
 from fedcanon.engines.store import GIB
+from fedcanon.engines.workers import InProcess
 from fedcanon.errors import FedcanonError
+from fedcanon.layout import Layout
 from fedcanon.objectives import (
     DataSummary,
     FlatModule,
@@ -30,7 +33,7 @@ from fedcanon.objectives.module import ModuleTest
 from fedcanon.penalties import PENALTIES
 from fedcanon.runs.config import Config, Table
 from fedcanon.runs.engine import devices, is_vectorised, require_bfloat16, workers_for
-from fedcanon.runs.federation import Federation
+from fedcanon.runs.federation import Federation, MakeEngine
 from fedcanon.runs.named import (
     make_algorithm,
     make_compressor,
@@ -52,6 +55,10 @@ def build(config: Config, dataset: Dataset | None = None) -> Federation:
     of the prox.
     """
     check_names(config)
+    if dataset is not None and config.engine.name == "flower":
+        raise FedcanonError(
+            'engine.name = "flower" has every client load its data: name them in the configuration.'
+        )
     return assemble(config, build_problem(config, dataset))
 
 
@@ -61,7 +68,7 @@ def check_names(config: Config) -> None:
     make_compressor(config.compression)
 
 
-def assemble(config: Config, problem: Problem) -> Federation:
+def assemble(config: Config, problem: Problem, make_engine: MakeEngine | None = None) -> Federation:
     """A federation on a problem that is there already."""
     penalty = make_penalty(config.penalty, problem.layout)
     table = config.algorithm
@@ -69,6 +76,9 @@ def assemble(config: Config, problem: Problem) -> Federation:
         L = theory.smoothness(problem, generator(config.seed, Purpose.SMOOTHNESS))
         table = fill_in(table, L, penalty.rho)
     algorithm = make_algorithm(table)
+    if make_engine is None and config.engine.name == "flower":
+        make_engine = _flower_simulation(config.model_copy(update={"algorithm": table}))
+    here = make_engine is None
     return Federation(
         problem,
         algorithm,
@@ -77,9 +87,33 @@ def assemble(config: Config, problem: Problem) -> Federation:
         None if config.batch_size == "full" else config.batch_size,
         config.seed,
         make_compressor(config.compression),
-        workers_for(config, problem, algorithm),
-        is_vectorised(config, problem, algorithm),
+        workers_for(config, problem, algorithm) if here else InProcess,
+        here and is_vectorised(config, problem, algorithm),
         int(config.engine.state_memory * GIB),
+        make_engine,
+    )
+
+
+def _flower_simulation(config: Config) -> MakeEngine:
+    if config.device != "cpu":
+        raise FedcanonError('engine.name = "flower" trains on processors: use device = "cpu".')
+    try:
+        from fedcanon.runs.simulated import simulated_engine
+    except ModuleNotFoundError:
+        raise FedcanonError(
+            'engine.name = "flower" needs a package: pip install "fedcanon[flower]".'
+        ) from None
+    return simulated_engine(config)
+
+
+def make_rules(config: Config, layout: Layout) -> Rules:
+    """What every client does; no step size is "auto" any more."""
+    return Rules(
+        make_algorithm(config.algorithm),
+        make_penalty(config.penalty, layout),
+        None if config.batch_size == "full" else config.batch_size,
+        config.seed,
+        make_compressor(config.compression),
     )
 
 

@@ -101,16 +101,32 @@ class CheckpointSection(Section):
 class EngineSection(Section):
     """Where clients run: in this process ("serial"), in ``workers`` processes, or by a size rule.
 
+    "ray" runs them on a cluster, "flower" on Flower's simulation runtime.
+
     ``vectorised`` has the clients of small models take their local steps together; unset, a rule
     on sizes decides. Client states beyond ``state_memory`` GiB are kept on disk. ``bfloat16`` has
     the products of local steps computed in that precision, where the hardware has it.
     """
 
-    name: Literal["auto", "serial", "processes", "ray"] = "auto"
+    name: Literal["auto", "serial", "processes", "ray", "flower"] = "auto"
     workers: PositiveInt | None = None
     vectorised: bool | None = None
     state_memory: PositiveFloat = 1.0
     bfloat16: bool = False
+
+
+class DeploymentSection(Section):
+    """How a server deals with clients that may fail, on Flower.
+
+    ``state`` says who keeps the clients' states: the "server", or each "client" on its own disk.
+    A round ends after ``deadline`` seconds; with fewer than ``minimum`` updates it is repeated. A
+    client that causes more than ``epochs`` new beginnings is excluded.
+    """
+
+    state: Literal["server", "client"] = "server"
+    minimum: PositiveInt = 1
+    deadline: PositiveFloat = 600.0
+    epochs: PositiveInt = 3
 
 
 class Config(Section):
@@ -131,6 +147,7 @@ class Config(Section):
     stop: StopSection = StopSection()
     checkpoint: CheckpointSection = CheckpointSection()
     engine: EngineSection = EngineSection()
+    deployment: DeploymentSection = DeploymentSection()
 
 
 def load_config(path: Path | None = None, settings: Sequence[str] = ()) -> Config:

@@ -20,7 +20,6 @@ from fedcanon.objectives import Problem
 from fedcanon.penalties import Penalty
 from fedcanon.runs.measures import Cost
 
-
 MakeEngine = Callable[[Problem, Algorithm, Penalty, Compressor], Engine]
 """Makes an engine whose clients are not those of this machine."""
 
@@ -56,9 +55,7 @@ class Federation:
 
     def __post_init__(self) -> None:
         clients = len(self.problem.clients)
-        if self.participants is None:
-            self.participants = clients
-        self._check_participants(self.participants)
+        self._check_participants(clients if self.participants is None else self.participants)
         if not (self.algorithm.compressible or isinstance(self.compressor, Identity)):
             raise FedcanonError(
                 f"{type(self.algorithm).__name__} cannot compress its uploads: use FedCanon+, "
@@ -132,9 +129,8 @@ class Federation:
     def draw_participants(self) -> list[int]:
         """The clients of the next round, in increasing order."""
         able = self.engine.available()
-        if self.algorithm.everyone(self.server):
+        if self.participants is None or self.algorithm.everyone(self.server):
             return list(able)
-        assert self.participants is not None
         rng = generator(self.seed, Purpose.PARTICIPANTS, self.rounds_done)
         chosen = rng.choice(len(able), min(self.participants, len(able)), replace=False)
         return sorted(able[position] for position in chosen.tolist())
@@ -163,10 +159,12 @@ class Federation:
 
     def _collect(self, participants: list[int] | None) -> tuple[State, Collected]:
         t = self.rounds_done
+        self.server = self.engine.regroup(self.server)
         sent = self.algorithm.broadcast(self.server, t, generator(self.seed, Purpose.COINS, t))
         if participants is None:
             participants = self.draw_participants()
-        return sent, self.engine.collect(t, participants, sent)
+        complete = self.algorithm.everyone(self.server)
+        return sent, self.engine.collect(t, participants, sent, complete=complete)
 
     def _checked(self, participants: list[int]) -> list[int]:
         """The participants in the order of every sum."""

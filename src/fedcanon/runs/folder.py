@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import tomli_w
 from filelock import FileLock, Timeout
 
+from fedcanon.checkpoint import Checkpoints, make_durable
 from fedcanon.errors import FedcanonError
 from fedcanon.objectives import DataSummary
-from fedcanon.runs.checkpoint import Checkpoints, make_durable
 from fedcanon.runs.config import Config, load_config
 from fedcanon.runs.environment import environment
 from fedcanon.runs.measures import Record, frame

@@ -9,8 +9,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import nn
 
+from fedcanon.checkpoint import make_durable
 from fedcanon.errors import FedcanonError
-from fedcanon.runs.checkpoint import make_durable
 from fedcanon.runs.config import Config
 from fedcanon.runs.named import make_model
 

@@ -141,6 +141,7 @@ def _go_on(
     records: Sequence[Record],
     observers: Sequence[Observer],
 ) -> Result:
+    federation.engine.keep_in(run.path)
     if federation.problem.data is not None:
         run.keep_data(federation.problem.data)
     try:

@@ -12,8 +12,8 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from fedcanon.checkpoint import make_durable
 from fedcanon.errors import FedcanonError
-from fedcanon.runs.checkpoint import make_durable
 from fedcanon.runs.config import Config
 from fedcanon.runs.folder import runs_folder
 

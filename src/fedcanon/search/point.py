@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fedcanon.runs.checkpoint import Checkpoints
+from fedcanon.checkpoint import Checkpoints
 from fedcanon.runs.measures import Record
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +21,23 @@ from torch import Tensor
 from fedcanon.errors import FedcanonError
 
 Tree = dict[str, Any]
-"""Nested dictionaries of tensors, numbers, strings and lists of these; keys without "/"."""
+"""Nested dictionaries of tensors, numbers, strings, lists of these and parts; keys without "/"."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A branch of a tree that is kept in a file of its own.
+
+    It is written once, for the first checkpoint that has it: whenever its content is another one,
+    so must be its name.
+    """
+
+    name: str
+    read: Callable[[], Tree]
 
 
 class Checkpoints:
-    """The last ``keep`` checkpoints of a run, in a folder.
+    """The last ``keep`` checkpoints of a run, in a folder, and the parts that they name.
 
     A checkpoint is written beside its place, made durable and only then renamed, so that it is
     there whole or not at all. Its name holds the round and a digest of its content: a file that
@@ -35,28 +50,84 @@ class Checkpoints:
     def save(self, t: int, state: Tree) -> None:
         """Keep the state after ``t`` rounds, and drop the oldest."""
         self._folder.mkdir(parents=True, exist_ok=True)
+        parts = {part.name: part for part in _parts(state)}
+        for name in parts.keys() - {_name(path) for path in self._folder.glob("part-*-*")}:
+            self._write(f"part-{name}", parts[name].read())
+        if parts:
+            make_durable(self._folder)
+        self._write(f"round-{t:09}", state)
+        make_durable(self._folder)
+        self._tidy()
+
+    def _write(self, name: str, state: Tree) -> None:
         temporary = self._folder / f"unfinished-{os.getpid()}.tmp"
         try:
             write_tree(temporary, state)
             make_durable(temporary)
-            temporary.rename(self._folder / f"round-{t:09}-{_digest(temporary)}.safetensors")
+            temporary.rename(self._folder / f"{name}-{_digest(temporary)}.safetensors")
         finally:
             temporary.unlink(missing_ok=True)
-        make_durable(self._folder)
-        for old in self._newest_first()[self._keep :]:
+
+    def _tidy(self) -> None:
+        """Drop what is old, what is not named any more, and what a killed process has left."""
+        newest_first = self._newest_first()
+        for old in newest_first[self._keep :]:
             old.unlink()
-        for left in self._folder.glob("unfinished-*.tmp"):  # by a process that was killed
+        if parts := list(self._folder.glob("part-*-*")):
+            needed = {name for path in newest_first[: self._keep] for name in _part_names(path)}
+            for part in parts:
+                if _name(part) not in needed:
+                    part.unlink()
+        for left in self._folder.glob("unfinished-*.tmp"):
             left.unlink(missing_ok=True)
 
     def load(self, device: torch.device) -> Tree | None:
         """The newest state that is whole; None where there is none."""
         for path in self._newest_first():
-            if path.stem.endswith(f"-{_digest(path)}"):
+            parts = {name: self._folder.glob(f"part-{name}-*") for name in _part_names(path)}
+            files = {name: next(found, None) for name, found in parts.items()}
+            whole = all(file is not None and _is_whole(file) for file in [path, *files.values()])
+            if whole:
                 return read_tree(path, device)
         return None
 
     def _newest_first(self) -> list[Path]:
         return sorted(self._folder.glob("round-*-*.safetensors"), reverse=True)
+
+
+def _name(path: Path) -> str:
+    """The name of a part, from that of its file."""
+    return path.stem.removeprefix("part-").rpartition("-")[0]
+
+
+def _is_whole(path: Path) -> bool:
+    return path.stem.endswith(f"-{_digest(path)}")
+
+
+def _parts(node: Any) -> Iterator[Part]:
+    if isinstance(node, Part):
+        yield node
+    elif isinstance(node, dict):
+        for branch in node.values():
+            yield from _parts(branch)
+
+
+def _part_names(path: Path) -> list[str]:
+    """The parts that a checkpoint names; none where it is damaged."""
+    names = list[str]()
+
+    def look(node: Any) -> None:
+        if "part" in node:
+            names.append(node["part"])
+        for branch in node.get("table", {}).values():
+            look(branch)
+
+    try:
+        with open_safetensors(path, framework="pt") as file:
+            look(json.loads(file.metadata()["state"]))
+    except (OSError, SafetensorError, ValueError, KeyError, TypeError):
+        return []
+    return names
 
 
 def make_durable(path: Path) -> None:
@@ -90,6 +161,8 @@ def write_tree(path: Path, state: Tree) -> None:
                 seen[key] = place
                 arrays[place] = node.detach().cpu().contiguous().numpy()
             return {"tensor": seen[key]}
+        if isinstance(node, Part):
+            return {"part": node.name}
         if isinstance(node, dict):
             return {"table": {str(k): described(v, f"{place}/{k}") for k, v in node.items()}}
         return {"value": node}
@@ -112,6 +185,9 @@ def read_tree(path: Path, device: torch.device) -> Tree:
             return arrays[node["tensor"]]
         if "table" in node:
             return {key: restored(value) for key, value in node["table"].items()}
+        if "part" in node:
+            [file] = path.parent.glob(f"part-{node['part']}-*")
+            return Part(node["part"], partial(read_tree, file, device))
         return node["value"]
 
     state: Tree = restored(structure)

@@ -1,0 +1,397 @@
+"""The server's side of a deployment.
+
+A reply counts once, for the round and the epoch in which it was asked for, or not at all. What the
+engine remembers is part of the run's checkpoint, which is durable before the next round begins.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+from torch import Tensor
+
+from fedcanon.algorithms import Algorithm, State
+from fedcanon.checkpoint import Part
+from fedcanon.compression import Compressor, Identity
+from fedcanon.deployment.books import Books
+from fedcanon.deployment.messages import START, Message, Network, Reply, packed
+from fedcanon.deployment.status import Status
+from fedcanon.deployment.validity import Idle, aggregated, exceeds, fault, measures_fault
+from fedcanon.engines import Collected, Engine, Evaluation, StartOverError, Traffic
+from fedcanon.engines.messages import decoded, own_rows
+from fedcanon.engines.round import BUFFERS
+from fedcanon.engines.store import GIB, StateStore
+from fedcanon.engines.summation import TreeSum, Vectors, mixed
+from fedcanon.errors import FedcanonError
+from fedcanon.objectives import Problem
+from fedcanon.objectives.problem import no_test
+from fedcanon.penalties import Penalty
+
+ATTEMPTS = 5
+"""How often clients may fail by errors of their own, and nobody answer, before the run ends."""
+
+
+@dataclass
+class _Round:
+    """A round that is going on: what was sent, and the updates that will count."""
+
+    t: int
+    sent: State
+    expected: State | None = None
+    updates: dict[int, str] = field(default_factory=dict)
+    uploads: dict[int, Vectors] = field(default_factory=dict)
+    slots: dict[int, int] = field(default_factory=dict)
+    traffic: Traffic = field(default_factory=Traffic)
+    prox_calls: int = 0
+    client_seconds: float = 0.0
+
+
+@dataclass
+class DeployedEngine(Engine):
+    """Rounds over clients that answer when they answer.
+
+    ``keeper`` says where client states live: with the "server", or with each "client". A round ends
+    when all have answered or after ``deadline`` seconds; with fewer than ``minimum`` answers, those
+    that are missing are asked again after a ``pause``. A client that joins weighs as many as it has
+    samples if ``by_samples`` is set, else 1.
+    """
+
+    problem: Problem
+    algorithm: Algorithm
+    penalty: Penalty
+    compressor: Compressor
+    network: Network
+    keeper: Literal["server", "client"] = "server"
+    minimum: int = 1
+    deadline: float = 600.0
+    most_epochs: int = 3
+    by_samples: bool = False
+    state_memory: int = GIB
+    pause: float = 2.0
+    buffers: Tensor = field(init=False)
+    run: str = field(init=False, default_factory=lambda: uuid.uuid4().hex)
+
+    def __post_init__(self) -> None:
+        self.buffers = self.problem.start_buffers
+        self.books = Books(dict(enumerate(self.problem.weights)), self.most_epochs)
+        self._status = Status()
+        self._links = self.algorithm.links(len(self.problem.clients))
+        self._open: dict[str, int] = {}
+        self._begin(self.problem.start)
+
+    def available(self) -> Sequence[int]:
+        if not self.books.members:
+            raise FedcanonError("no client is left: all have left or were excluded.")
+        return sorted(self.books.members)
+
+    # A round
+
+    def collect(
+        self, t: int, participants: Sequence[int], sent: State, *, complete: bool = False
+    ) -> Collected:
+        started, asked = time.monotonic(), list(participants)
+        self._round = _Round(t, {**sent, BUFFERS: self.buffers})
+        updates = self._round.updates
+        needed = len(self.books.members) if complete else min(self.minimum, len(asked))
+
+        def ask() -> bool:
+            self._ask([client for client in asked if client not in updates])
+            if len(updates) < needed:
+                self._status.note(f"round {t}: {len(updates)} of {needed} needed updates came")
+                asked[:] = self.available()
+            return len(updates) >= needed
+
+        try:
+            self._repeat(ask)
+        except BaseException:
+            self._store.release(self._round.slots)
+            raise
+        seconds = time.monotonic() - started
+        self._status.took(seconds, self._round.client_seconds, self._round.traffic)
+        mean, share = self._mean(sorted(updates))
+        self._new_buffers = mean.pop(BUFFERS)
+        return Collected(mean, share, self._round.traffic, self._round.prox_calls)
+
+    def _ask(self, clients: Sequence[int]) -> None:
+        """Ask clients for their updates, and take those that come before the deadline."""
+        present = self.network.present()
+        messages = [self._message(client) for client in clients if client in present]
+        for message in messages:
+            self._round.traffic.down(message.content)
+        for client, reply in self._replies(messages):
+            refused = self._refused(client, reply)
+            if refused is None:
+                refused = self._accept(client, reply)
+            if refused is not None:
+                self._status.note(f"round {self._round.t}: client {client}: {refused}")
+
+    def _message(self, client: int) -> Message:
+        books, sent, algorithm = self.books, own_rows(self._round.sent, client), self.algorithm
+        message = partial(
+            Message, uuid.uuid4().hex, client, "train", self.run, books.epoch, self._round.t
+        )
+        if self.keeper == "server":
+            state = self._state_of(client)
+            request = algorithm.request(state, sent, compressed=self._is_compressed)
+            return message(packed({**request, BUFFERS: sent[BUFFERS]}))
+        recalls = client in books.last_counted
+        if client not in books.acks and sent.get("z") is not self._epoch_start:
+            sent = {**sent, START: self._epoch_start}
+        hidden = algorithm.recalled if recalls else frozenset()
+        return message(
+            packed({name: entry for name, entry in sent.items() if name not in hidden}),
+            keeps=True,
+            ack=books.acks.get(client),
+            recalls=recalls,
+        )
+
+    def _refused(self, client: int, reply: Reply) -> str | None:
+        """Why an update cannot count, if it cannot."""
+        epoch = self.books.epoch
+        if client in self._round.updates:
+            return "a second answer"
+        if reply.kind == "mismatch" and self.keeper == "client":
+            self._status.note(f"client {client} and the server have lost each other: a new epoch")
+            self.books.blame(client, reply.epoch)
+            raise StartOverError(f"client {client} and the server have lost each other.")
+        if (reply.kind, reply.epoch, reply.round) != ("update", epoch, self._round.t):
+            return "not of this round"
+        if self.keeper == "client" and reply.base != self.books.acks.get(client):
+            return "of another base"
+        if self._round.expected is None:
+            self._round.expected = self._expected(client)
+        return fault(reply.content, self._round.expected)
+
+    def _expected(self, client: int) -> State:
+        """An update of the form that those of honest clients have."""
+        sent, idle = own_rows(self._round.sent, client), Idle(self.compressor)
+        state = self.algorithm.client_init(self._epoch_start)
+        if self.keeper == "server":
+            request = self.algorithm.request(state, sent, compressed=self._is_compressed)
+            answer = self.algorithm.respond(request, idle)
+        else:
+            answer, _ = self.algorithm.local(state, sent, idle)
+        return {**answer, BUFFERS: sent[BUFFERS]}
+
+    def _accept(self, client: int, reply: Reply) -> str | None:
+        """Let an update count with this round, if it is not too large."""
+        current, upload = self._round, decoded(reply.content)
+        buffers, state = upload.pop(BUFFERS), None
+        if self.keeper == "server":
+            sent = own_rows(current.sent, client)
+            upload, state = self.algorithm.settle(self._state_of(client), sent, upload)
+        if exceeds(upload, self.compressor):
+            return "too large"
+        if state is not None:
+            current.slots[client] = self._store.reserve()
+            self._store.write(current.slots[client], state)
+        current.updates[client] = reply.update
+        current.uploads[client] = {**upload, BUFFERS: buffers}
+        current.traffic.up(reply.content)
+        current.prox_calls += reply.prox_calls
+        current.client_seconds = max(current.client_seconds, reply.seconds)
+        return None
+
+    def _mean(self, counted: Sequence[int]) -> tuple[Vectors, float]:
+        """The weighted mean upload, or that of every node, and the share of the weight."""
+        weights, uploads = self.books.members, self._round.uploads
+        if self._links is not None:
+            return mixed(self._links, [uploads[client] for client in counted]), 1.0
+        total = TreeSum()
+        for client in counted:
+            weight = weights[client]
+            weighted = {name: weight * vector for name, vector in uploads[client].items()}
+            total.push(uploads[client] if weight == 1 else weighted)
+        taken = math.fsum(weights[client] for client in counted)
+        mean = {name: vector / taken for name, vector in total.total().items()}
+        return mean, taken / math.fsum(weights.values())
+
+    def commit(self) -> None:
+        self.buffers = self._new_buffers
+        self.books.count(self._round.t, self._round.updates)
+        self._store.commit(self._round.slots)
+        self._names |= {client: f"{client}-{uuid.uuid4().hex}" for client in self._round.slots}
+        self._status.write(self.books, self._round.t + 1, self.keeper, self.network.present())
+
+    # Messages and replies
+
+    def _repeat(self, ask: Callable[[], bool]) -> None:
+        """Ask until it was enough; not for ever where clients fail by errors of their own."""
+        self._open, failed = {}, 0
+        while True:
+            self._errors = list[str]()
+            if ask():
+                return
+            failed = failed + 1 if self._errors else 0
+            if failed == ATTEMPTS:
+                raise FedcanonError(self._errors[-1])
+            time.sleep(self.pause)
+
+    def _replies(self, messages: list[Message]) -> Iterator[tuple[int, Reply]]:
+        """Send messages; the replies to open ones, each with the client that was asked.
+
+        A message stays open until it is answered or another round begins, so that what comes too
+        late for one attempt may count for the next.
+        """
+        self.network.send(messages)
+        self._open |= {message.id: message.client for message in messages}
+        waiting = {message.id for message in messages}
+        end = time.monotonic() + self.deadline
+        while waiting and (left := end - time.monotonic()) > 0:
+            replies = self.network.receive(left)
+            if not replies:
+                return
+            for reply in replies:
+                waiting.discard(reply.answers)
+                client = self._open.pop(reply.answers, None)
+                if client is None or client != reply.client:
+                    self._status.note(f"a reply of client {reply.client} is late or doubled")
+                elif reply.kind == "failure":
+                    self._errors.append(reply.reason)
+                    self._status.note(f"client {client}: {reply.reason}")
+                else:
+                    yield client, reply
+
+    # Measures
+
+    def evaluate(self, z: Tensor, *, gradient: bool) -> Evaluation:
+        content = packed({"z": z, BUFFERS: self.model_buffers, "gradient": gradient})
+        found: dict[int, State] = {}
+
+        def ask() -> bool:
+            present = self.network.present()
+            messages = [
+                Message(uuid.uuid4().hex, client, "evaluate", self.run, 0, 0, content)
+                for client in self.available()
+                if client in present
+            ]
+            for client, reply in self._replies(messages):
+                answer = decoded(reply.content)
+                refused = measures_fault(answer, z if gradient else None)
+                if refused is None:
+                    found[client] = answer
+                else:
+                    self._status.note(f"client {client}: measures are {refused}")
+            return bool(found)
+
+        self._repeat(ask)
+        weights = {client: self.books.members[client] for client in sorted(found)}
+        taken, total = math.fsum(weights.values()), TreeSum()
+        for client, weight in weights.items():
+            if gradient:
+                total.push({"gradient": weight / taken * found[client]["gradient"]})
+        losses = {client: found[client]["loss"] for client in weights}
+        test = aggregated(found)
+        if self.problem.test is not no_test:
+            self.problem.buffers.copy_(self.model_buffers)
+            test = self.problem.test(z)
+        return Evaluation(
+            loss=sum(weights[client] / taken * loss for client, loss in losses.items()),
+            losses=list(losses.values()),
+            gradient=total.total()["gradient"] if gradient else None,
+            test=test,
+        )
+
+    @property
+    def model_buffers(self) -> Tensor:
+        return self.buffers.mean(0) if self.buffers.ndim == 2 else self.buffers
+
+    @property
+    def _is_compressed(self) -> bool:
+        return not isinstance(self.compressor, Identity)
+
+    # Members and epochs
+
+    def regroup(self, server: State) -> State:
+        members, present = self.books.members, self.network.present()
+        left = sorted(self._status.leaving() & members.keys())
+        joined = sorted(present.keys() - members.keys() - self.books.gone.keys())
+        if not (left or joined):
+            return server
+        if self._links is not None:
+            raise FedcanonError(f"{type(self.algorithm).__name__} needs the same clients always.")
+        for client in left:
+            self._status.note(f"client {client} has left for good")
+            self.books.remove(client, "left")
+        for client in joined:
+            self._status.note(f"client {client} has joined")
+            members[client] = float(present[client].samples) if self.by_samples else 1.0
+        total = math.fsum(members.values())
+        if self.keeper == "server":
+            self._move_states()
+            states = [(members[c] / total, self._state_of(c)) for c in self.available()]
+            if (regrouped := self.algorithm.regrouped(server, states)) is not None:
+                return regrouped
+        raise StartOverError("clients have joined or left.")
+
+    def begin_epoch(self, z: Tensor) -> None:
+        self.books.begin_epoch()
+        self._begin(z)
+
+    def _begin(self, z: Tensor) -> None:
+        """No client has a state yet; it will begin with the model z."""
+        self._epoch_start = z
+        self._names: dict[int, str] = {}
+        self._store = self._new_store()
+
+    def _new_store(self) -> StateStore:
+        template = self.algorithm.client_init(self._epoch_start)
+        clients = len(self.books.members) if self.keeper == "server" else 0
+        return StateStore(clients, template, self.state_memory)
+
+    def _state_of(self, client: int) -> State:
+        slot = self._store.slot(client)
+        if slot is None:
+            return self.algorithm.client_init(self._epoch_start)
+        return self._store.read(slot)
+
+    def _move_states(self) -> None:
+        """Keep the states of members, in a store that has room for all of them."""
+        kept = {c: name for c, name in self._names.items() if c in self.books.members}
+        read = {c: partial(self._store.read, self._store.slots[c]) for c in kept}
+        self._put(kept, read)
+
+    def _put(self, names: dict[int, str], states: Mapping[int, Callable[[], State]]) -> None:
+        """Let these be the clients' states."""
+        store = self._new_store()
+        slots = {client: store.reserve() for client in names}
+        for client, slot in slots.items():
+            store.write(slot, states[client]())
+        store.replace(slots)
+        self._store, self._names = store, names
+
+    # What outlives the process
+
+    def keep_in(self, folder: Path) -> None:
+        self._status.folder = folder
+        self.network.keep_in(folder)
+
+    def close(self) -> None:
+        self.network.close()
+
+    def state(self) -> State:
+        states = {c: partial(self._state_of, c) for c in self._names}
+        return {
+            "run": self.run,
+            "books": self.books.state(),
+            "buffers": self.buffers,
+            "epoch_start": self._epoch_start,
+            "clients": {str(c): Part(self._names[c], read) for c, read in states.items()},
+        }
+
+    def load(self, state: State) -> None:
+        self.run = state["run"]
+        self.books.load(state["books"])
+        self.buffers = state["buffers"]
+        self._begin(state["epoch_start"])
+        parts: dict[int, Part] = {int(c): part for c, part in state["clients"].items()}
+        self._put(
+            {c: part.name for c, part in parts.items()}, {c: p.read for c, p in parts.items()}
+        )

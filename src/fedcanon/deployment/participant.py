@@ -1,0 +1,130 @@
+"""The client's side of a deployment."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from fedcanon.algorithms import State
+from fedcanon.deployment.ledger import Ledger, Pending
+from fedcanon.deployment.messages import START, Message, Presence, Reply, packed
+from fedcanon.engines.messages import decoded
+from fedcanon.engines.round import BUFFERS, Rules, at_work, refuse_divergence
+from fedcanon.engines.work import CountedProx
+from fedcanon.errors import FedcanonError
+from fedcanon.objectives import Objective
+from fedcanon.objectives.problem import Test, no_test
+
+
+@dataclass
+class Participant:
+    """Answers the server's messages with its own data.
+
+    ``held_out`` measures a model on ``held_out_samples`` samples that are not trained on. In runs
+    in which clients keep their states, ``ledger_of`` gives the books of a run; in others a client
+    is a pure function of the message and its data.
+    """
+
+    client: int
+    rules: Rules
+    objective: Objective
+    held_out: Test = no_test
+    held_out_samples: int = 0
+    ledger_of: Callable[[str], Ledger] | None = None
+
+    @property
+    def presence(self) -> Presence:
+        """What the server is told of the client's data."""
+        return Presence(self.objective.samples, self.held_out_samples)
+
+    def answer(self, message: Message) -> Reply:
+        """The reply to a message; what must survive is on disk by then."""
+        started = time.perf_counter()
+        reply = Reply(message.id, self.client, "update", message.epoch, message.round)
+        try:
+            if message.kind == "evaluate":
+                reply = replace(reply, kind="measures", content=self._measures(message))
+            elif message.keeps:
+                reply = self._with_books(message, reply)
+            else:
+                reply = self._without_state(message, reply)
+        except FedcanonError as error:
+            reply = replace(reply, kind="failure", reason=str(error))
+        content = packed(reply.content)
+        return replace(reply, content=content, seconds=time.perf_counter() - started)
+
+    def _without_state(self, message: Message, reply: Reply) -> Reply:
+        received, prox = decoded(message.content), CountedProx(self.rules.penalty)
+        with at_work(
+            self.rules, self.objective, message.round, self.client, received, prox
+        ) as work:
+            response = self.rules.algorithm.respond(_without_buffers(received), work)
+            refuse_divergence(response, message.round, self.client)
+        response = {**response, BUFFERS: self.objective.buffers.clone()}
+        return replace(reply, content=response, update=uuid.uuid4().hex, prox_calls=prox.calls)
+
+    def _with_books(self, message: Message, reply: Reply) -> Reply:
+        if self.ledger_of is None:
+            raise FedcanonError(
+                f"client {self.client} is to keep its own state, but has no folder for it."
+            )
+        ledger, prox = self.ledger_of(message.run), CountedProx(self.rules.penalty)
+        before = ledger.load()
+        account = before.after(message)
+        if account is None:
+            return replace(reply, kind="mismatch", epoch=before.epoch)
+        if account.pending is None:
+            received = self._completed(message, account.previous)
+            upload, state = self._run(message, account.state, received, prox)
+            account = replace(
+                account,
+                answered=message.round,
+                previous=_without_buffers(received) if self.rules.algorithm.recalled else {},
+                pending=Pending(message.round, uuid.uuid4().hex, state, upload),
+            )
+            ledger.save(account)
+        sent = account.pending
+        assert sent is not None
+        return replace(
+            reply,
+            content=sent.upload,
+            update=sent.update,
+            base=account.base,
+            prox_calls=prox.calls,
+        )
+
+    def _completed(self, message: Message, previous: State) -> State:
+        received = decoded(message.content)
+        if message.recalls:
+            received |= self.rules.algorithm.recall(previous, received)
+        return received
+
+    def _run(
+        self, message: Message, state: State | None, received: State, prox: CountedProx
+    ) -> tuple[State, State]:
+        t, algorithm = message.round, self.rules.algorithm
+        start = received.pop(START, received.get("z"))
+        if state is None:
+            state = algorithm.client_init(start)
+        with at_work(self.rules, self.objective, t, self.client, received, prox) as work:
+            upload, state = algorithm.local(state, received, work)
+            refuse_divergence(upload, t, self.client)
+        return {**upload, BUFFERS: self.objective.buffers.clone()}, state
+
+    def _measures(self, message: Message) -> State:
+        """f_i(z), ∇f_i(z) if asked for, and the measures on what is held out."""
+        received = decoded(message.content)
+        z = received["z"]
+        self.objective.buffers.copy_(received[BUFFERS])
+        found: State = {"held_out": self.held_out_samples}
+        if received["gradient"]:
+            found["loss"], found["gradient"] = self.objective.value_and_gradient(z)
+        else:
+            found["loss"] = self.objective.value(z)
+        return found | {f"test/{name}": value for name, value in self.held_out(z).items()}
+
+
+def _without_buffers(state: State) -> State:
+    return {name: entry for name, entry in state.items() if name != BUFFERS}
