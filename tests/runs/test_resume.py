@@ -15,9 +15,9 @@ import torch
 
 from fedcanon import FedcanonError, FedCanonPlus
 from fedcanon.algorithms import ALGORITHMS
+from fedcanon.checkpoint import Checkpoints, read_tree, write_tree
 from fedcanon.compression import COMPRESSORS
 from fedcanon.runs.build import build
-from fedcanon.checkpoint import Checkpoints, read_tree, write_tree
 from fedcanon.runs.config import load_config
 from fedcanon.runs.folder import RunFolder
 from fedcanon.runs.training import load, resume, train

@@ -1,7 +1,7 @@
 """The command line: one file per command, in the order of ``fedcanon --help``."""
 
 from fedcanon.cli import run, runs, compare, sweep, path, report, watch  # noqa: I001
-from fedcanon.cli import export, evaluate, check, data, catalogue, paper
+from fedcanon.cli import export, evaluate, deploy, check, data, catalogue, paper
 from fedcanon.cli.app import main
 
 __all__ = [
@@ -9,6 +9,7 @@ __all__ = [
     "check",
     "compare",
     "data",
+    "deploy",
     "evaluate",
     "export",
     "main",

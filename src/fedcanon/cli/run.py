@@ -31,7 +31,7 @@ EngineName = Annotated[
     str | None,
     typer.Option(
         "--engine",
-        help="Where clients run: serial, processes or ray.",
+        help="Where clients run: serial, processes, ray or flower.",
         metavar="NAME",
         show_default=False,
     ),

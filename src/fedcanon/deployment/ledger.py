@@ -8,11 +8,13 @@ is written before it replies, so that a crash at any moment loses nothing.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 
 from fedcanon.algorithms import State
+from fedcanon.checkpoint import Checkpoints
 from fedcanon.compression import Encoded
 from fedcanon.deployment.messages import Message
 
@@ -82,6 +84,11 @@ class Ledger:
     """An account that outlives its process."""
 
     kept: Kept
+
+    @classmethod
+    def on_disk(cls, folder: Path, client: int, run: str) -> Ledger:
+        """The books of a client and a run in a folder of the client's own."""
+        return cls(Checkpoints(folder / run / f"client-{client}", keep=1))
 
     def load(self) -> Account:
         """The account as it was last written; a new one where there is none."""

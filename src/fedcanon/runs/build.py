@@ -163,13 +163,22 @@ def fill_in(table: Table, L: float, rho: float) -> Table:
 
 def build_problem(config: Config, dataset: Dataset | None = None) -> Problem:
     """The dataset spread over clients, each with its objective, and the starting point."""
-    model = make_model(config.model.model_dump())
+    make_model(config.model.model_dump())  # shows mistakes before any data are loaded
+    return problem_on(config, *spread(config, dataset or make_dataset(config.data.source)))
+
+
+def spread(config: Config, dataset: Dataset) -> tuple[Dataset, list[Tensor]]:
+    """The dataset, distorted if the partition does that, and every client's samples."""
     partition = make_partition(config.data.partition)
-    dataset = dataset or make_dataset(config.data.source)
     rng = generator(config.seed, Purpose.PARTITION)
     train = dataset.train
     parts = partition.parts(train.targets, config.clients.count, rng, train.users)
-    dataset = replace(dataset, train=partition.distort(train, parts, rng))
+    return replace(dataset, train=partition.distort(train, parts, rng)), parts
+
+
+def problem_on(config: Config, dataset: Dataset, parts: list[Tensor]) -> Problem:
+    """The problem in which client i has the samples ``parts[i]`` of a dataset."""
+    model = make_model(config.model.model_dump())
     by_samples = config.clients.weights == "samples"
     weights = [float(len(part)) if by_samples else 1.0 for part in parts]
     if isinstance(model, BinaryLogistic):

@@ -120,13 +120,16 @@ class DeploymentSection(Section):
 
     ``state`` says who keeps the clients' states: the "server", or each "client" on its own disk.
     A round ends after ``deadline`` seconds; with fewer than ``minimum`` updates it is repeated. A
-    client that causes more than ``epochs`` new beginnings is excluded.
+    client that causes more than ``epochs`` new beginnings is excluded. ``shape`` of one input and
+    the number of ``classes`` are for a server that has no data; a simulation takes them from its.
     """
 
     state: Literal["server", "client"] = "server"
     minimum: PositiveInt = 1
     deadline: PositiveFloat = 600.0
     epochs: PositiveInt = 3
+    shape: list[PositiveInt] = []
+    classes: PositiveInt | None = None
 
 
 class Config(Section):

@@ -9,11 +9,15 @@ from functools import partial
 import torch
 
 from fedcanon.algorithms import Algorithm
+from fedcanon.compression import Compressor
+from fedcanon.deployment import DeployedEngine, Network
 from fedcanon.engines.processes import Processes, cores, may_have_children
+from fedcanon.engines.store import GIB
 from fedcanon.engines.workers import InProcess, MakeWorkers
 from fedcanon.errors import FedcanonError
 from fedcanon.objectives import Problem
 from fedcanon.objectives.stacked import can_stack
+from fedcanon.penalties import Penalty
 from fedcanon.runs.config import Config
 
 WORTH_PROCESSES = 20_000_000
@@ -67,6 +71,36 @@ def _ray_actors(config: Config) -> MakeWorkers:
             'engine.name = "ray" needs a package: pip install "fedcanon[ray]".'
         ) from None
     return partial(RayActors, count=config.engine.workers)
+
+
+def deployed_engine(
+    config: Config,
+    network: Network,
+    problem: Problem,
+    algorithm: Algorithm,
+    penalty: Penalty,
+    compressor: Compressor,
+) -> DeployedEngine:
+    """The server's side, as the configuration has it."""
+    settings = config.deployment
+    return DeployedEngine(
+        problem,
+        algorithm,
+        penalty,
+        compressor,
+        network,
+        keeper=settings.state,
+        minimum=settings.minimum,
+        deadline=settings.deadline,
+        most_epochs=settings.epochs,
+        by_samples=config.clients.weights == "samples",
+        state_memory=int(config.engine.state_memory * GIB),
+    )
+
+
+def vector_sizes(problem: Problem) -> set[int]:
+    """The lengths that vectors in messages may have."""
+    return {problem.start.numel(), problem.start_buffers.numel()}
 
 
 def devices(config: Config) -> list[torch.device]:

@@ -8,17 +8,17 @@ from pathlib import Path
 from flwr.app import Context
 
 from fedcanon.algorithms import Algorithm
-from fedcanon.checkpoint import Checkpoints
 from fedcanon.compression import Compressor
-from fedcanon.deployment import DeployedEngine, Ledger, Network, Participant
-from fedcanon.engines.flower import Simulation, client_app
+from fedcanon.deployment import DeployedEngine, Ledger, Participant
+from fedcanon.engines.flower import client_app
+from fedcanon.engines.flower.simulation import Simulation
 from fedcanon.engines.processes import cores
 from fedcanon.engines.round import Rules
-from fedcanon.engines.store import GIB
 from fedcanon.objectives import Problem
 from fedcanon.penalties import Penalty
 from fedcanon.runs.build import build_problem, make_rules
 from fedcanon.runs.config import Config
+from fedcanon.runs.engine import deployed_engine, vector_sizes
 from fedcanon.runs.federation import MakeEngine
 
 
@@ -42,46 +42,11 @@ def simulated_engine(config: Config) -> MakeEngine:
     return make
 
 
-def deployed_engine(
-    config: Config,
-    network: Network,
-    problem: Problem,
-    algorithm: Algorithm,
-    penalty: Penalty,
-    compressor: Compressor,
-) -> DeployedEngine:
-    """The server's side, as the configuration has it."""
-    settings = config.deployment
-    return DeployedEngine(
-        problem,
-        algorithm,
-        penalty,
-        compressor,
-        network,
-        keeper=settings.state,
-        minimum=settings.minimum,
-        deadline=settings.deadline,
-        most_epochs=settings.epochs,
-        by_samples=config.clients.weights == "samples",
-        state_memory=int(config.engine.state_memory * GIB),
-    )
-
-
-def vector_sizes(problem: Problem) -> set[int]:
-    """The lengths that vectors in messages may have."""
-    return {problem.start.numel(), problem.start_buffers.numel()}
-
-
-def ledger_in(folder: Path, client: int, run: str) -> Ledger:
-    """A client's books of a run, on its own disk."""
-    return Ledger(Checkpoints(folder / run / f"client-{client}", keep=1))
-
-
 def _participant(written: str, folder: Path, context: Context) -> Participant:
     client = int(context.node_config["partition-id"])
     problem, rules = _loaded(written)
     objective = problem.clients[client]
-    return Participant(client, rules, objective, ledger_of=partial(ledger_in, folder, client))
+    return Participant(client, rules, objective, ledger_of=partial(Ledger.on_disk, folder, client))
 
 
 @lru_cache(maxsize=1)

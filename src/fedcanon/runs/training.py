@@ -6,7 +6,7 @@ import errno
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -78,13 +78,27 @@ def resume(
     ``rounds`` continues a run beyond its end. ``settings`` are of the engine, which changes no bit:
     ``{"engine.workers": 4}``.
     """
-    run = RunFolder.find(name)
+
+    def make(config: Config) -> Federation:
+        return build(changed(config, settings or {}), dataset)
+
+    return resume_with(RunFolder.find(name), make, rounds=rounds, observers=observers)
+
+
+def resume_with(
+    run: RunFolder,
+    make: Callable[[Config], Federation],
+    *,
+    rounds: int | None = None,
+    observers: Sequence[Observer] = (),
+) -> Result:
+    """Go on with a run, with a federation that ``make`` makes of its configuration."""
     with run.locked():
         config = run.config
         if rounds is not None:
             config = changed(config, {"rounds": rounds})
             run.keep_config(config)
-        federation = build(changed(config, settings or {}), dataset)
+        federation = make(config)
         found = run.checkpoints.load(federation.problem.start.device)
         if found is not None:
             federation.load(found)

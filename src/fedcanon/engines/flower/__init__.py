@@ -1,7 +1,6 @@
-"""Federated runs on Flower: its simulation runtime, and real deployments."""
+"""Federated runs on Flower: its simulation runtime (``simulation``), and real deployments."""
 
 from fedcanon.engines.flower.client import client_app
 from fedcanon.engines.flower.network import GridNetwork
-from fedcanon.engines.flower.simulation import Simulation
 
-__all__ = ["GridNetwork", "Simulation", "client_app"]
+__all__ = ["GridNetwork", "client_app"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Collection, Container, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -83,13 +83,15 @@ class GridNetwork:
                 return replies
             time.sleep(min(self._poll, max(0.0, end - time.monotonic())))
 
-    def gather(self, count: int, told: Callable[[int], None]) -> dict[int, Presence]:
-        """Wait until so many clients are there; ``told`` hears of every change."""
-        before = -1
-        while len(present := self.present()) < count:
-            if len(present) != before:
-                before = len(present)
-                told(before)
+    def gather(
+        self, clients: Collection[int], told: Callable[[set[int]], None]
+    ) -> dict[int, Presence]:
+        """Wait until these clients are there; ``told`` hears who is missing, at every change."""
+        missing: set[int] = set()
+        while left := set(clients) - (present := self.present()).keys():
+            if left != missing:
+                missing = left
+                told(missing)
             time.sleep(self._poll)
         return present
 

@@ -78,7 +78,7 @@ class Simulation:
             self._network = GridNetwork(
                 grid, self._compressor, self._sizes, self._lifetime, poll=0.01
             )
-            self._network.gather(self._nodes, lambda there: None)
+            self._network.gather(range(self._nodes), lambda missing: None)
         return self._network
 
     def _run(self, grids: Queue[Grid | BaseException]) -> None:

@@ -18,7 +18,7 @@ def partitions(groups: Sequence[Group]) -> list[dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for position, group in enumerate(groups):
         for run in group.runs:
-            if run.data is None:
+            if run.data is None or not run.data.label_counts:  # a deployment does not tell
                 continue
             entry = found.setdefault(json.dumps(run.data.label_counts), _partition(run))
             if run.records and run.records[-1].client_losses:

@@ -1,0 +1,67 @@
+"""Writes the folder of a deployment."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+from tempfile import mkdtemp
+
+from jinja2 import Environment, StrictUndefined
+
+from fedcanon.deployment.app.credentials import write_certificates, write_node_key
+from fedcanon.errors import FedcanonError
+
+FILES = (
+    "README.md",
+    "pyproject.toml",
+    "flower/config.toml",
+    "app/__init__.py",
+    "app/server.py",
+    "app/client.py",
+    "app/data.py",
+)
+
+
+def write_app(folder: Path, config: str, clients: int, hosts: Sequence[str], port: int) -> None:
+    """Write an app for so many clients, whose server is reached under these names.
+
+    ``config`` is the content of its configuration. The folder is there whole or not at all.
+    """
+    if folder.exists():
+        raise FedcanonError(f"{folder} exists already: choose another folder.")
+    folder = folder.absolute()
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = Path(mkdtemp(prefix=".fedcanon-", dir=folder.parent))
+    except OSError as error:
+        raise FedcanonError(f"cannot write {folder}: {error.strerror}.") from None
+    try:
+        values = {"folder": folder, "clients": clients, "address": f"{hosts[0]}:{port}"}
+        values |= {"host": hosts[0], "port": port, "name": _package_name(folder.name)}
+        for name in FILES:
+            place = unfinished / name
+            place.parent.mkdir(exist_ok=True)
+            place.write_text(_rendered(name, values), encoding="utf-8")
+        (unfinished / "app" / "run.toml").write_text(config, encoding="utf-8")
+        write_certificates(unfinished / "certificates", hosts)
+        for client in range(clients):
+            write_node_key(unfinished / "keys", client)
+        unfinished.chmod(0o755)
+        unfinished.rename(folder)
+    except BaseException:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise
+
+
+def _package_name(name: str) -> str:
+    """A name that Flower takes for an app."""
+    letters = [c if c.isascii() and c.isalnum() else "-" for c in name.lower()]
+    return "".join(letters).strip("-") or "deployment"
+
+
+def _rendered(name: str, values: dict[str, object]) -> str:
+    source = files("fedcanon.deployment.app") / "templates" / f"{name.replace('/', '_')}.jinja"
+    environment = Environment(undefined=StrictUndefined, keep_trailing_newline=True)
+    return environment.from_string(source.read_text(encoding="utf-8")).render(values)

@@ -1,0 +1,193 @@
+"""Runs over real clients: the apps that Flower runs for a server and for each client."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from flwr.app import Context
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid, ServerApp
+
+from fedcanon.data import Dataset, Split
+from fedcanon.data.own.arrays import numbers
+from fedcanon.deployment import Ledger, Participant, Presence
+from fedcanon.engines.flower import GridNetwork
+from fedcanon.engines.flower import client_app as app_of
+from fedcanon.errors import FedcanonError
+from fedcanon.objectives import DataSummary, Problem
+from fedcanon.objectives.problem import no_test
+from fedcanon.objectives.remote import Remote
+from fedcanon.runs.build import AUTO, assemble, check_names, make_rules, problem_on, spread
+from fedcanon.runs.config import Config, changed, load_config
+from fedcanon.runs.engine import deployed_engine, vector_sizes
+from fedcanon.runs.federation import Federation
+from fedcanon.runs.folder import RunFolder
+from fedcanon.runs.measures import Record
+from fedcanon.runs.named import make_compressor, make_dataset
+from fedcanon.runs.observers import Observer
+from fedcanon.runs.training import resume_with, train_in
+
+CONFIG = "run.toml"
+"""The configuration, beside the app's modules."""
+
+
+@dataclass(frozen=True)
+class ClientData:
+    """One client's samples: pairs of inputs and labels 0 … classes − 1, as arrays or tensors.
+
+    ``held_out`` is what the model is measured on and never trained on; it may be None.
+    """
+
+    train: tuple[Any, Any]
+    held_out: tuple[Any, Any] | None = None
+
+
+Load = Callable[[int, Mapping[str, Any]], ClientData]
+"""Loads the data of a client: its number, and what its node was started with."""
+
+
+def server_app(folder: Path) -> ServerApp:
+    """The server of the app in a folder: a new run, or the one that was interrupted."""
+    app = ServerApp()
+
+    @app.main()
+    def main(grid: Grid, context: Context) -> None:
+        torch.set_num_threads(1)
+        serve(load_config(folder / CONFIG), grid, Path(str(context.run_config["folder"])))
+
+    return app
+
+
+def client_app(folder: Path, load: Load) -> ClientApp:
+    """A client of the app in a folder, with its own data."""
+    return app_of(partial(_participant, folder, load))
+
+
+def part_of_dataset(folder: Path, client: int) -> ClientData:
+    """For trying an app: the client's part of the configured dataset, a fifth of it held out."""
+    config = load_config(folder / CONFIG)
+    dataset, parts = spread(config, make_dataset(config.data.source))
+    own = parts[client].numpy()
+    inputs, targets = dataset.train.inputs[own], dataset.train.targets[own]
+    fifth = len(own) // 5
+    return ClientData((inputs[fifth:], targets[fifth:]), (inputs[:fifth], targets[:fifth]))
+
+
+def serve(config: Config, grid: Grid, folder: Path) -> None:
+    """Train over the clients of a grid and keep the run in a folder."""
+    config = changed(config, {"checkpoint.rounds": 1})  # a round counts once it is durable
+    _check(config)
+    stand_in = problem_on(config, _no_data(config), [torch.arange(2)])
+    network = GridNetwork(
+        grid,
+        make_compressor(config.compression),
+        vector_sizes(stand_in),
+        lifetime=2 * config.deployment.deadline,
+    )
+    run = RunFolder(folder)
+    if (folder / "config.toml").is_file():
+        everybody = dict.fromkeys(range(config.clients.count), Presence(1))
+        make = partial(_federation, stand_in=stand_in, network=network, clients=everybody)
+        resume_with(run, make, observers=[_Log()])
+        return
+    clients = network.gather(range(config.clients.count), _tell_who_is_missing)
+    federation = _federation(config, stand_in, network, clients)
+    train_in(folder, config, federation, [_Log()])
+
+
+def _check(config: Config) -> None:
+    check_names(config)
+    if AUTO in config.algorithm.values():
+        raise FedcanonError(
+            'a server without data cannot find a step size that is "auto": take the number that '
+            "'fedcanon check' or a simulation prints."
+        )
+    if not config.deployment.shape or config.deployment.classes is None:
+        raise FedcanonError(f"set deployment.shape and deployment.classes in {CONFIG}.")
+
+
+def _no_data(config: Config) -> Dataset:
+    """Two samples of zeros: all that a server needs to make the model."""
+    classes = config.deployment.classes or 0
+    nothing = Split(torch.zeros(2, *config.deployment.shape), torch.tensor([0, classes - 1]))
+    return Dataset("the clients' own data", nothing, nothing, classes)
+
+
+def _federation(
+    config: Config, stand_in: Problem, network: GridNetwork, clients: Mapping[int, Presence]
+) -> Federation:
+    members = [clients[number] for number in range(config.clients.count)]
+    by_samples = config.clients.weights == "samples"
+    shape, classes = tuple(config.deployment.shape), config.deployment.classes or 0
+    problem = Problem(
+        [Remote(stand_in.clients[0], member.samples) for member in members],
+        stand_in.start,
+        [float(member.samples) if by_samples else 1.0 for member in members],
+        no_test,
+        DataSummary("the clients' own data", shape, classes, []),
+    )
+    return assemble(config, problem, partial(deployed_engine, config, network))
+
+
+def _tell_who_is_missing(missing: set[int]) -> None:
+    print(f"waiting for clients {', '.join(map(str, sorted(missing)))} …", flush=True)
+
+
+def _participant(folder: Path, load: Load, context: Context) -> Participant:
+    config, node = load_config(folder / CONFIG), context.node_config
+    if "client" not in node:
+        raise FedcanonError("start the SuperNode with --node-config 'client=0 state=\"folder\"'.")
+    client = int(node["client"])
+    dataset = _checked(config, load(client, node), client)
+    problem = problem_on(config, dataset, [torch.arange(len(dataset.train))])
+    kept = node.get("state")
+    return Participant(
+        client,
+        make_rules(config, problem.layout),
+        problem.clients[0],
+        problem.test if len(dataset.test) else no_test,
+        len(dataset.test),
+        None if kept is None else partial(Ledger.on_disk, Path(str(kept)), client),
+    )
+
+
+def _checked(config: Config, data: ClientData, client: int) -> Dataset:
+    classes = config.deployment.classes or 0
+    train = _split(config, data.train, f"client {client}'s training")
+    nothing = Split(train.inputs[:0], train.targets[:0])
+    held_out = data.held_out
+    test = nothing if held_out is None else _split(config, held_out, f"client {client}'s held-out")
+    return Dataset(f"client {client}", train, test, classes)
+
+
+def _split(config: Config, pair: tuple[Any, Any], what: str) -> Split:
+    expected, classes = tuple(config.deployment.shape), config.deployment.classes or 0
+    inputs, targets = numbers(pair[0], what), torch.as_tensor(pair[1]).to(torch.int64)
+    if tuple(inputs.shape[1:]) != expected:
+        raise FedcanonError(
+            f"{what} inputs have the shape {tuple(inputs.shape[1:])}, but deployment.shape is "
+            f"{expected}."
+        )
+    if len(targets) != inputs.shape[0]:
+        raise FedcanonError(f"{what} data have {inputs.shape[0]} inputs and {len(targets)} labels.")
+    if len(targets) and not (int(targets.min()) >= 0 and int(targets.max()) < classes):
+        raise FedcanonError(f"{what} labels must be 0 to {classes - 1}.")
+    return Split(inputs, targets)
+
+
+class _Log(Observer):
+    """Prints a line for every measurement, into what 'flwr run --stream' and 'flwr log' show."""
+
+    def record(self, record: Record) -> None:
+        test = "".join(f" · {name} {value:.4g}" for name, value in record.test.items())
+        stationarity = "" if record.gradient_norm is None else f" · ‖G‖ {record.gradient_norm:.3g}"
+        print(
+            f"round {record.round}: f + h {record.objective:.6g}{stationarity} · "
+            f"{record.sparsity:.1%} zeros{test}",
+            flush=True,
+        )

@@ -1,0 +1,132 @@
+"""A deployment in real processes on loopback, by the commands in the README that it comes with."""
+
+import os
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+BIN = Path(sys.executable).parent
+
+
+def free_ports(count):
+    """The first of so many ports in a row that are free now."""
+    for _ in range(100):
+        with socket.socket() as trial:
+            trial.bind(("127.0.0.1", 0))
+            first = trial.getsockname()[1]
+        if first + count < 65000 and all(_is_free(first + k) for k in range(count)):
+            return first
+    raise AssertionError("no free ports")
+
+
+def _is_free(port):
+    with socket.socket() as trial:
+        return trial.connect_ex(("127.0.0.1", port)) != 0
+
+
+@dataclass
+class Deployment:
+    """The folder of a deployment, and the processes that were started from it."""
+
+    folder: Path
+    processes: dict = field(default_factory=dict)
+
+    def __post_init__(self):
+        readme = (self.folder / "README.md").read_text(encoding="utf-8")
+        blocks = re.findall(r"```bash\n(.*?)```", readme, re.DOTALL)
+        exports, superlink, register, supernodes, run = map(_commands, blocks)
+        settings = (word.partition("=") for line in exports for word in line[1:])
+        self.environment = {
+            **os.environ,
+            **{name: value for name, _, value in settings},
+            "PATH": f"{BIN}:{os.environ['PATH']}",
+            "OMP_NUM_THREADS": "1",
+        }
+        [self.superlink_command] = superlink
+        self.register_commands, self.supernode_commands = register, supernodes
+        self.run_command, self.status_command, _ = run
+        self.logs = self.folder.parent / "logs"
+        self.logs.mkdir(exist_ok=True)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *reason):
+        for name in list(self.processes):
+            self.stop(name, signal.SIGKILL)
+
+    def start(self, name, command):
+        """Start a process in a group of its own, so that its children end with it."""
+        with (self.logs / f"{name}.log").open("ab") as log:
+            self.processes[name] = subprocess.Popen(
+                command,
+                env=self.environment,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        return self.processes[name]
+
+    def stop(self, name, how=signal.SIGTERM):
+        process = self.processes.pop(name)
+        group = process.pid
+        if how == signal.SIGTERM:
+            process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(20)
+        with suppress(ProcessLookupError):
+            os.killpg(group, signal.SIGKILL)
+        process.wait(30)
+
+    def start_superlink(self):
+        self.start("superlink", self.superlink_command)
+        port = int(self.superlink_command[self.superlink_command.index("--port") + 1])
+        self.until(lambda: not _is_free(port), 60, "the SuperLink listens")
+
+    def register(self, clients=None):
+        commands = self.register_commands
+        for command in commands if clients is None else [commands[c] for c in clients]:
+            self.call(command)
+
+    def start_supernode(self, client):
+        return self.start(f"client-{client}", self.supernode_commands[client])
+
+    def start_run(self):
+        return self.start("run", self.run_command)
+
+    def call(self, command, *, check=True):
+        return subprocess.run(
+            command,
+            env=self.environment,
+            check=check,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+
+    def log(self, name):
+        path = self.logs / f"{name}.log"
+        return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+
+    def until(self, holds, seconds, what):
+        """Wait until something holds; fail with the logs if it takes too long."""
+        end = time.monotonic() + seconds
+        while not holds():
+            if time.monotonic() > end:
+                tails = "\n".join(
+                    f"--- {p.name}\n{self.log(p.stem)[-3000:]}" for p in self.logs.iterdir()
+                )
+                raise AssertionError(f"not within {seconds} s: {what}\n{tails}")
+            time.sleep(0.2)
+
+
+def _commands(block):
+    """The commands of a block, each as its words."""
+    return [shlex.split(line) for line in block.replace("\\\n", " ").splitlines() if line.strip()]
