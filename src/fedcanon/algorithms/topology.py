@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
-import networkx as nx
 import numpy as np
 import torch
 
 from fedcanon.algorithms.base import Links
 from fedcanon.errors import FedcanonError
+
+if TYPE_CHECKING:
+    import networkx as nx  # takes a fifth of a second, which most runs do not need
 
 TOPOLOGIES = ("star", "ring", "grid", "complete", "erdos-renyi:P")
 
@@ -36,6 +39,8 @@ def links(
 
 
 def _graph(topology: str, nodes: int, seed: int) -> nx.Graph[int]:
+    import networkx as nx
+
     kind, _, option = topology.partition(":")
     if kind == "ring" and not option:
         graph = nx.cycle_graph(nodes) if nodes > 2 else nx.path_graph(nodes)
@@ -81,6 +86,8 @@ def _given(rows: tuple[tuple[float, ...], ...], nodes: int) -> np.ndarray:
         raise FedcanonError(
             "a mixing matrix must be symmetric and not negative, with rows that sum to 1."
         )
+    import networkx as nx
+
     if not nx.is_connected(nx.from_numpy_array(W)):
         raise FedcanonError("a mixing matrix must connect all clients: some never hear of others.")
     return W

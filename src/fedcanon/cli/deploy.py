@@ -60,6 +60,7 @@ def init(
         f"[bold]{escape(str(folder))}[/] is ready for {clients} clients: its README.md has the "
         "commands.\nYour own data are one function, in app/data.py.",
         highlight=False,
+        soft_wrap=True,
     )
 
 

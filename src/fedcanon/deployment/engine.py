@@ -284,6 +284,7 @@ class DeployedEngine(Engine):
         self._repeat(ask)
         weights = {client: self.books.members[client] for client in sorted(found)}
         taken, total = math.fsum(weights.values()), TreeSum()
+        gradient = gradient and len(found) == len(self.books.members)  # ∇f is that of all of them
         for client, weight in weights.items():
             if gradient:
                 total.push({"gradient": weight / taken * found[client]["gradient"]})

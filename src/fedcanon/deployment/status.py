@@ -35,6 +35,8 @@ class Status:
 
     def note(self, event: str) -> None:
         """Something happened that an operator wants to know."""
+        if self._events and self._events[-1].endswith(f"  {event}"):
+            return  # what goes on for an hour is told once
         now = datetime.now().astimezone().isoformat(timespec="seconds")
         self._events.append(f"{now}  {event}")
         _log.warning(event)

@@ -1,0 +1,157 @@
+"""Faults on purpose, while a run goes on in real processes."""
+
+import json
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+import torch
+
+from fedcanon.checkpoint import Checkpoints
+from fedcanon.deployment import Ledger
+from fedcanon.deployment.app.credentials import write_node_key
+from tests.deployment.problem import CLIENTS, SETTINGS, solution, write_clients
+from tests.deployment.processes import BIN, Deployment, free_ports
+
+HERE = Path(__file__).parent
+CPU = torch.device("cpu")
+
+
+class Driver(Deployment):
+    """A deployment of a FedCanon+ run on a convex problem, and what may happen to it."""
+
+    @classmethod
+    def at(cls, root, keeper, **settings):
+        """Make the app, with the data of the test and a client that can be told to attack."""
+        folder, data = root / "app", root / "data"
+        chosen = {**SETTINGS, "deployment.state": keeper, **settings}
+        subprocess.run(
+            [
+                *(BIN / "fedcanon", "deploy", "init", folder),
+                *("--clients", str(CLIENTS), "--port", str(free_ports(CLIENTS + 3))),
+                *(f"--set={key}={value}" for key, value in chosen.items()),
+            ],
+            check=True,
+            capture_output=True,
+        )
+        configuration = folder / "app" / "run.toml"
+        configuration.write_text(
+            configuration.read_text().replace("shape = [\n    30,\n]", "shape = [8]")
+        )
+        shutil.copy(HERE / "app_data.py", folder / "app" / "data.py")
+        shutil.copy(HERE / "app_client.py", folder / "app" / "client.py")
+        data.mkdir()
+        write_clients(data)
+        driver = cls(folder)
+        driver.data, driver.keeper = data, keeper
+        for command in driver.supernode_commands:
+            command[-1] += f' data="{data}"'
+        return driver
+
+    # What can be seen
+
+    @property
+    def run(self):
+        return self.folder / "run"
+
+    def round(self):
+        try:
+            return json.loads((self.run / "deployment.json").read_text())["round"]
+        except (FileNotFoundError, json.JSONDecodeError):
+            return 0
+
+    def status(self):
+        return json.loads((self.run / "deployment.json").read_text())
+
+    def ended(self):
+        return (self.run / "result.json").exists()
+
+    def rounds_pass(self, count, seconds=300):
+        """Let so many rounds pass, or the run end."""
+        goal = self.round() + count
+        self.until(lambda: self.round() >= goal or self.ended(), seconds, f"round {goal}")
+
+    # What can happen
+
+    def bring_up(self):
+        self.start_superlink()
+        self.register()
+        for client in range(CLIENTS):
+            self.start_supernode(client)
+        self.start_run()
+
+    def bring_back(self, client):
+        """Start a SuperNode as a supervisor does: again and again until it is let in."""
+        end = time.monotonic() + 150
+        while time.monotonic() < end:
+            before = len(self.log(f"client-{client}"))
+            node = self.start_supernode(client)
+            time.sleep(6)
+            if node.poll() is None and "SuperNode ID" in self.log(f"client-{client}")[before:]:
+                return
+            self.stop(f"client-{client}", signal.SIGKILL)
+            time.sleep(4)
+        raise AssertionError(f"client {client} was not let in again")
+
+    def wipe(self, client):
+        shutil.rmtree(self.folder / "states" / f"client-{client}", ignore_errors=True)
+
+    def slow_down(self, client, seconds):
+        (self.data / f"slow-{client}").write_text(str(seconds))
+
+    def speed_up(self, client):
+        (self.data / f"slow-{client}").unlink()
+
+    def kill_server(self):
+        """Kill the process in which the server trains, as want of memory would."""
+        for process in psutil.process_iter(["cmdline"]):
+            if not any("flwr-serverapp" in word for word in process.info["cmdline"] or []):
+                continue
+            if process.environ().get("FLWR_HOME") == self.environment["FLWR_HOME"]:
+                process.kill()
+        self.stop("run", signal.SIGKILL)
+
+    def impostor(self, client):
+        """A node with a key that is known, but with forgeries for this client."""
+        write_node_key(self.folder / "keys", CLIENTS)
+        key = self.folder / "keys" / f"client-{CLIENTS}"
+        self.call([*self.register_commands[0][:3], f"{key}.pub", "deployment"])
+        command = list(self.supernode_commands[client])
+        command[command.index("--auth-supernode-private-key") + 1] = str(key)
+        command[command.index("--port") + 1] = str(free_ports(1))
+        command[-1] += " attack=1"
+        self.start("impostor", command)
+
+    # What must hold
+
+    def error(self):
+        """The largest distance of a coefficient from the centralised optimum."""
+        state = Checkpoints(self.run / "checkpoints").load(CPU)
+        return float(np.abs(state["server"]["z"].numpy() - solution()).max())
+
+    def invariant(self):
+        """‖e − mean v_i‖ from what is on disk."""
+        state = Checkpoints(self.run / "checkpoints").load(CPU)
+        engine, server = state["engine"], state["server"]
+        books = engine["books"]
+        vectors = []
+        for client in books["members"]:
+            if client not in books["acks"]:
+                vectors.append(torch.zeros_like(server["e"]))
+            elif self.keeper == "server":
+                vectors.append(engine["clients"][client].read()["v"])
+            else:
+                vectors.append(self._kept(int(client), engine["run"], books["acks"][client]))
+        return float((server["e"] - torch.stack(vectors).mean(0)).norm())
+
+    def _kept(self, client, run, ack):
+        """What a client has on its disk under the name of its last update that counted."""
+        account = Ledger.on_disk(self.folder / "states" / f"client-{client}", client, run).load()
+        if account.pending is not None and account.pending.update == ack:
+            return account.pending.state["v"]
+        assert account.base == ack
+        return account.state["v"]

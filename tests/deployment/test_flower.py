@@ -1,0 +1,194 @@
+"""Flower as the carrier: records, its simulation runtime, the app that is written for users."""
+
+import json
+import shutil
+import subprocess
+import sys
+import tomllib
+
+import pytest
+import torch
+from flwr.app import ArrayRecord, ConfigRecord, RecordDict
+
+from fedcanon import FedcanonError, train
+from fedcanon.compression import Identity, Quantise, TopK
+from fedcanon.deployment.messages import Message, Packed, Presence, Reply, packed
+from fedcanon.engines.flower.wire import (
+    presence_to_records,
+    to_message,
+    to_presence,
+    to_records,
+    to_reply,
+)
+from fedcanon.runs.config import load_config
+
+
+def sparse_vector(size=1000):
+    vector = torch.zeros(size)
+    vector[::50] = torch.randn(size // 50)
+    return vector
+
+
+@pytest.mark.parametrize("compressor", [Identity(), TopK(0.1), Quantise(4)])
+def test_what_is_sent_arrives(compressor, tmp_path):
+    import numpy as np
+
+    z, u = sparse_vector(), torch.randn(1000)
+    content = packed({"z": z, "e": torch.randn(1000), "beta": 0.1, "cycles": 3, "last": False})
+    message = Message("id", 3, "train", "run", 2, 7, content, keeps=True, ack="before")
+    arrived = to_message(to_records(message))
+    assert arrived.ack == "before"
+    assert torch.equal(arrived.content["z"].vector, z)
+    assert {k: arrived.content[k] for k in ("beta", "cycles", "last")} == {
+        "beta": 0.1,
+        "cycles": 3,
+        "last": False,
+    }
+    encoded = compressor(u, np.random.default_rng(0))
+    reply = Reply("id", 3, "update", 2, 7, {**packed({"buffers": torch.empty(0)}), "u": encoded})
+    back = to_reply(to_records(reply), compressor, {1000, 0})
+    assert torch.equal(back.content["u"].vector, encoded.vector)
+    assert not isinstance(back.content["u"], Packed)
+
+
+def test_a_sparse_vector_travels_by_its_entries():
+    records = to_records(Message("id", 0, "train", "run", 1, 0, packed({"z": sparse_vector()})))
+    assert sum(len(array.data) for array in records.array_records["arrays"].values()) < 600
+
+
+GOOD = to_records(Reply("id", 0, "update", 1, 0, packed({"u": torch.ones(10)})))
+
+
+def header(**changes):
+    return {**json.loads(GOOD.config_records["header"]["json"]), **changes}
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        RecordDict(),
+        RecordDict({"header": ConfigRecord({"json": "{]"})}),
+        RecordDict({"header": ConfigRecord({"json": "[]"}), "arrays": ArrayRecord({})}),
+        RecordDict({"header": ConfigRecord({"json": json.dumps(header())})}),
+        RecordDict(
+            {"header": ConfigRecord({"json": json.dumps(header())}), "arrays": ArrayRecord({})}
+        ),
+        *(
+            RecordDict(
+                {
+                    "header": ConfigRecord({"json": json.dumps(header(**changes))}),
+                    "arrays": GOOD.array_records["arrays"],
+                }
+            )
+            for changes in (
+                {"content": {"u": {"lossless": 10**12}}},
+                {"content": {"u": {"lossless": 9}}},
+                {"content": {"u": {"compressed": 10, "lossless": 10}}},
+                {"content": {"v": {"lossless": 10}}},
+                {"content": 3},
+                {"seconds": "long"},
+                {"surprise": 1},
+            )
+        ),
+    ],
+)
+def test_what_a_stranger_sends_is_refused_in_words(records):
+    with pytest.raises(FedcanonError, match="malformed"):
+        to_reply(records, Identity(), {10})
+
+
+def test_who_is_there_is_told_and_checked():
+    assert to_presence(presence_to_records(4, Presence(10, 2))) == (4, Presence(10, 2))
+    for bad in (RecordDict(), RecordDict({"presence": ConfigRecord({"client": "x"})})):
+        with pytest.raises(FedcanonError, match="malformed"):
+            to_presence(bad)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("state", ["server", "client"])
+def test_the_simulation_runtime_gives_the_bits_of_the_local_engine(state, tmp_path):
+    settings = {"rounds": 3, "clients": {"count": 4, "participants": 3}, "model": "linear"}
+    local = train(settings, engine={"name": "serial", "vectorised": False})
+    flower = train(
+        settings, engine={"name": "flower"}, deployment={"state": state}, folder=tmp_path / "run"
+    )
+    assert torch.equal(flower.vector, local.vector)
+    for ours, theirs in zip(flower.records, local.records, strict=True):
+        assert (ours.loss, ours.gradient_norm, ours.test) == (
+            theirs.loss,
+            theirs.gradient_norm,
+            theirs.test,
+        )
+    assert (tmp_path / "run" / "clients").exists() == (state == "client")
+
+
+def test_data_of_ones_own_cannot_be_sent_to_flower():
+    from fedcanon.data import from_arrays
+
+    dataset = from_arrays((torch.randn(40, 3), torch.arange(40) % 2))
+    with pytest.raises(FedcanonError, match="name them in the configuration"):
+        train(dataset=dataset, engine={"name": "flower"})
+
+
+class TestInit:
+    def test_an_app_is_written_with_all_that_it_needs(self, fedcanon, tmp_path):
+        code, out, _ = fedcanon(
+            "deploy", "init", str(tmp_path / "three"), "--set", "model.name=linear"
+        )
+        assert code == 0
+        assert "ready for 3 clients" in out
+        app = tmp_path / "three"
+        project = tomllib.loads((app / "pyproject.toml").read_text())
+        assert project["tool"]["flwr"]["app"]["components"]["serverapp"] == "app.server:app"
+        assert project["tool"]["flwr"]["app"]["config"]["folder"] == str(app / "run")
+        config = load_config(app / "app" / "run.toml")
+        assert (config.deployment.shape, config.deployment.classes) == ([64], 10)
+        for secret in (app / "certificates" / "server.key", app / "keys" / "client-2"):
+            assert secret.stat().st_mode & 0o077 == 0
+        readme = (app / "README.md").read_text()
+        assert readme.count("flower-supernode ") == 3
+        assert "{{" not in readme
+
+    def test_the_certificate_is_valid_for_its_hosts_only(self, fedcanon, tmp_path):
+        folder = tmp_path / "app"
+        code, _, _ = fedcanon(
+            *("deploy", "init", str(folder), "--host", "fl.example.org", "--host", "10.0.0.7"),
+            *("--set", "model.name=linear"),
+        )
+        assert code == 0
+        if shutil.which("openssl") is None:
+            pytest.fail("openssl is needed to check certificates")
+        verify = ["openssl", "verify", "-CAfile", folder / "certificates" / "ca.pem"]
+        server = folder / "certificates" / "server.pem"
+        for option, host, valid in (
+            ("-verify_hostname", "fl.example.org", True),
+            ("-verify_ip", "10.0.0.7", True),
+            ("-verify_hostname", "other.example.org", False),
+        ):
+            done = subprocess.run([*verify, option, host, server], capture_output=True)
+            assert (done.returncode == 0) == valid
+
+    def test_an_existing_folder_is_left_alone(self, fedcanon, tmp_path):
+        (tmp_path / "note").write_text("mine")
+        code, _, err = fedcanon("deploy", "init", str(tmp_path))
+        assert code == 2
+        assert "exists already" in err
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["note"]
+
+    def test_status_of_what_is_no_deployment_or_has_not_begun(self, fedcanon, tmp_path):
+        code, _, err = fedcanon("deploy", "status", str(tmp_path))
+        assert code == 2
+        assert "fedcanon deploy init" in err
+        fedcanon("deploy", "init", str(tmp_path / "app"), "--set", "model.name=linear")
+        code, _, err = fedcanon("deploy", "status", str(tmp_path / "app"))
+        assert code == 2
+        assert "no round has been done yet" in err
+
+    def test_without_flower_the_extra_is_named(self, fedcanon, monkeypatch, tmp_path):
+        monkeypatch.setitem(sys.modules, "cryptography", None)
+        monkeypatch.delitem(sys.modules, "fedcanon.deployment.app", raising=False)
+        monkeypatch.delitem(sys.modules, "fedcanon.deployment.app.folder", raising=False)
+        monkeypatch.delitem(sys.modules, "fedcanon.deployment.app.credentials", raising=False)
+        code, _, err = fedcanon("deploy", "init", str(tmp_path / "app"))
+        assert code == 2
+        assert 'pip install "fedcanon[flower]"' in err
