@@ -6,11 +6,12 @@ import subprocess
 import sys
 import tomllib
 
+import numpy as np
 import pytest
 import torch
 from flwr.app import ArrayRecord, ConfigRecord, RecordDict
 
-from fedcanon import FedcanonError, train
+from fedcanon import FedcanonError, FedCanonPlus, Federation, train
 from fedcanon.compression import Identity, Quantise, TopK
 from fedcanon.deployment.messages import Message, Packed, Presence, Reply, packed
 from fedcanon.engines.flower.wire import (
@@ -20,7 +21,10 @@ from fedcanon.engines.flower.wire import (
     to_records,
     to_reply,
 )
+from fedcanon.penalties import L1
 from fedcanon.runs.config import load_config
+from tests.deployment.network import World
+from tests.problems import quadratics
 
 
 def sparse_vector(size=1000):
@@ -31,8 +35,6 @@ def sparse_vector(size=1000):
 
 @pytest.mark.parametrize("compressor", [Identity(), TopK(0.1), Quantise(4)])
 def test_what_is_sent_arrives(compressor, tmp_path):
-    import numpy as np
-
     z, u = sparse_vector(), torch.randn(1000)
     content = packed({"z": z, "e": torch.randn(1000), "beta": 0.1, "cycles": 3, "last": False})
     message = Message("id", 3, "train", "run", 2, 7, content, keeps=True, ack="before")
@@ -192,3 +194,12 @@ class TestInit:
         code, _, err = fedcanon("deploy", "init", str(tmp_path / "app"))
         assert code == 2
         assert 'pip install "fedcanon[flower]"' in err
+
+
+@pytest.mark.parametrize(("first", "then"), [("deployed", "local"), ("local", "deployed")])
+def test_a_run_does_not_change_between_flower_and_other_engines(first, then):
+    world = World(quadratics(clients=2, d=3), FedCanonPlus(0.5, 0.1, 3), L1(0.1), "server")
+    local = Federation(world.problem, world.algorithm, world.penalty)
+    federations = {"deployed": world.federation, "local": local}
+    with pytest.raises(FedcanonError, match="on Flower"):
+        federations[then].load(federations[first].state())

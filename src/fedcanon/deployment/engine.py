@@ -99,7 +99,8 @@ class DeployedEngine(Engine):
         started, asked = time.monotonic(), list(participants)
         self._round = _Round(t, {**sent, BUFFERS: self.buffers})
         updates = self._round.updates
-        needed = len(self.books.members) if complete else min(self.minimum, len(asked))
+        members = len(self.books.members)
+        needed = members if complete else min(self.minimum, members)
 
         def ask() -> bool:
             self._ask([client for client in asked if client not in updates])
@@ -388,6 +389,8 @@ class DeployedEngine(Engine):
         }
 
     def load(self, state: State) -> None:
+        if "books" not in state:
+            raise FedcanonError("this run was not on Flower: go on with another engine.")
         self.run = state["run"]
         self.books.load(state["books"])
         self.buffers = state["buffers"]

@@ -83,6 +83,12 @@ def deployed_engine(
 ) -> DeployedEngine:
     """The server's side, as the configuration has it."""
     settings = config.deployment
+    most = config.clients.participants or config.clients.count
+    if settings.minimum > most:
+        raise FedcanonError(
+            f"deployment.minimum is {settings.minimum}, but only {most} clients are asked in a "
+            "round: set it to at most that."
+        )
     return DeployedEngine(
         problem,
         algorithm,

@@ -79,6 +79,8 @@ class Simulation:
                 grid, self._compressor, self._sizes, self._lifetime, poll=0.01
             )
             self._network.gather(range(self._nodes), lambda missing: None)
+        if not self._thread.is_alive():
+            raise FedcanonError("Flower's simulation has ended by itself: its log may say why.")
         return self._network
 
     def _run(self, grids: Queue[Grid | BaseException]) -> None:
