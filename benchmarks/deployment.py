@@ -1,6 +1,6 @@
 """What a deployment costs: bytes on the wire and seconds per round, in real processes on loopback.
 
-    python benchmarks/deployment.py [--parameters 1e6] [--rounds 4] [--state server|client]
+    python benchmarks/deployment.py [--parameters 1e6] [--clients 3] [--state server|client]
 
 Every byte between SuperNodes and SuperLink passes a counter, TLS, polling and all. It is compared
 with the floats that the run counts. Seconds are those of a round beyond the slowest client's own
@@ -23,7 +23,6 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from tests.deployment.processes import BIN, Deployment, free_ports
 
-CLIENTS = 3
 FEATURES, CLASSES = 64, 10
 
 
@@ -76,9 +75,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--state", choices=["server", "client"], default="server")
     parser.add_argument("--local-steps", type=int, default=10)
+    parser.add_argument("--clients", type=int, default=3)
     options = parser.parse_args()
+    clients = options.clients
     hidden = round((options.parameters - CLASSES) / (FEATURES + 1 + CLASSES))
-    port = free_ports(CLIENTS + 3)
+    port = free_ports(clients + 3)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "app"
         settings = {
@@ -93,7 +94,7 @@ def main() -> None:
         subprocess.run(
             [
                 *(BIN / "fedcanon", "deploy", "init", folder),
-                *("--clients", str(CLIENTS), "--port", str(port)),
+                *("--clients", str(clients), "--port", str(port)),
                 *(f"--set={key}={value}" for key, value in settings.items()),
             ],
             check=True,
@@ -104,13 +105,13 @@ def main() -> None:
         named = f'name = "app.model:wide"\nhidden = {hidden}'
         configuration.write_text(written.replace('name = "mlp"', named))
         with Deployment(folder) as there:
-            counter = Counter(port + CLIENTS + 1, port)
+            counter = Counter(port + clients + 1, port)
             there.start_superlink()
             there.register()
             for command in there.supernode_commands:
                 place = command.index("--superlink") + 1
-                command[place] = f"127.0.0.1:{port + CLIENTS + 1}"
-            for client in range(CLIENTS):
+                command[place] = f"127.0.0.1:{port + clients + 1}"
+            for client in range(clients):
                 there.start_supernode(client)
             there.start_run()
             measure(there, folder, counter, options.rounds)

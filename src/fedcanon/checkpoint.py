@@ -55,21 +55,33 @@ class Checkpoints:
             self._write(f"part-{name}", parts[name].read())
         if parts:
             make_durable(self._folder)
-        self._write(f"round-{t:09}", state)
+        newest = self._write(f"round-{t:09}", state)
         make_durable(self._folder)
-        self._tidy()
+        self._tidy(newest)
 
-    def _write(self, name: str, state: Tree) -> None:
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no checkpoint at all, whole or not."""
+        return not self._newest_first()
+
+    def _write(self, name: str, state: Tree) -> Path:
         temporary = self._folder / f"unfinished-{os.getpid()}.tmp"
         try:
             write_tree(temporary, state)
             make_durable(temporary)
-            temporary.rename(self._folder / f"{name}-{_digest(temporary)}.safetensors")
+            return temporary.rename(self._folder / f"{name}-{_digest(temporary)}.safetensors")
         finally:
             temporary.unlink(missing_ok=True)
 
-    def _tidy(self) -> None:
-        """Drop what is old, what is not named any more, and what a killed process has left."""
+    def _tidy(self, newest: Path) -> None:
+        """Drop what is old, what is not named any more, and what a killed process has left.
+
+        What seems to be newer than the newest is damaged, or of a time that was given up.
+        """
+        round_number = newest.name.rpartition("-")[0]
+        for path in self._newest_first():
+            if path != newest and path.name.rpartition("-")[0] >= round_number:
+                path.unlink()
         newest_first = self._newest_first()
         for old in newest_first[self._keep :]:
             old.unlink()

@@ -86,16 +86,24 @@ class Driver(Deployment):
 
     def bring_back(self, client):
         """Start a SuperNode as a supervisor does: again and again until it is let in."""
-        end = time.monotonic() + 150
-        while time.monotonic() < end:
-            before = len(self.log(f"client-{client}"))
+        name, attempts = f"client-{client}", 15
+        for _ in range(attempts):
+            before = len(self.log(name))
             node = self.start_supernode(client)
-            time.sleep(6)
-            if node.poll() is None and "SuperNode ID" in self.log(f"client-{client}")[before:]:
+
+            def let_in(before=before):
+                return "SuperNode ID" in self.log(name)[before:]
+
+            self.until(
+                lambda node=node: let_in() or node.poll() is not None,
+                90,
+                f"{name} is let in or not",
+            )
+            if let_in():
                 return
-            self.stop(f"client-{client}", signal.SIGKILL)
-            time.sleep(4)
-        raise AssertionError(f"client {client} was not let in again")
+            self.stop(name, signal.SIGKILL)
+            time.sleep(5)
+        raise AssertionError(f"{name} was not let in again")
 
     def wipe(self, client):
         shutil.rmtree(self.folder / "states" / f"client-{client}", ignore_errors=True)

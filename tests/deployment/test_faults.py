@@ -1,5 +1,8 @@
 """Exactly-once control variables: random schedules of faults, in one process."""
 
+from dataclasses import replace
+from functools import partial
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -8,7 +11,10 @@ from hypothesis import strategies as st
 from fedcanon import FedCanon, FedcanonError, FedCanonPlus, Federation
 from fedcanon.algorithms import ALGORITHMS
 from fedcanon.compression import Clip, Quantise, TopK
+from fedcanon.deployment import Ledger
 from fedcanon.deployment.engine import ATTEMPTS
+from fedcanon.deployment.status import ask_to_leave, read_status
+from fedcanon.engines.messages import decoded
 from fedcanon.penalties import L1
 from tests.deployment.network import World, forged
 from tests.problems import quadratics
@@ -62,6 +68,13 @@ def server_restarts(world, client, number):
     world.start_server()
 
 
+def server_put_back(world, client, number):
+    """An older checkpoint is all that is left."""
+    copies = world.server_disk.copies
+    del copies[max(1, len(copies) - 1 - number % 3) :]
+    world.start_server()
+
+
 def disk_wiped(world, client, number):
     world.disks[client].copies.clear()
 
@@ -91,7 +104,16 @@ FATES = st.one_of(
 )
 ACCIDENTS = st.one_of(
     st.just(nothing),
-    st.sampled_from([server_restarts, disk_wiped, disk_restored, old_message, leaves_and_returns]),
+    st.sampled_from(
+        [
+            server_restarts,
+            server_put_back,
+            disk_wiped,
+            disk_restored,
+            old_message,
+            leaves_and_returns,
+        ]
+    ),
 )
 ROUNDS = st.tuples(
     st.lists(FATES, max_size=2 * CLIENTS), ACCIDENTS, st.integers(0, 3), st.integers(0, 50)
@@ -270,6 +292,119 @@ def test_clients_that_all_fail_by_an_error_of_their_own_end_the_run():
         there.step()
     there.step()  # and nothing was lost
     assert there.invariant() < 1e-12
+
+
+def test_a_client_that_fails_does_not_end_a_run_in_which_others_answer():
+    there = world("server", minimum=3)
+    there.there = {0, 1, 2}
+
+    def fails(world, message):
+        message.content["beta"] = float("nan")
+        arrives(world, message)
+
+    there.fates = [arrives, arrives, *[fails] * (2 * ATTEMPTS)]
+    there.step()
+    assert there.books.last_counted == {0, 1, 2}
+
+
+@pytest.mark.parametrize("keeper", KEEPERS)
+def test_a_client_can_leave_while_a_round_waits_for_it(keeper, tmp_path):
+    there = world(keeper, ALGORITHMS["fedcanon2"]())
+    there.federation.engine.keep_in(tmp_path)
+    there.step()
+    there.there = {0, 1, 3}
+
+    def asked_to_leave(world, message):
+        ask_to_leave(tmp_path, 2)
+        arrives(world, message)
+
+    there.fates = [asked_to_leave]
+    there.step()
+    assert there.books.members.keys() == {0, 1, 3}
+    status = read_status(tmp_path)
+    assert status["books"]["gone"] == {"2": "left"}
+
+
+def test_what_a_stalled_round_waits_for_can_be_seen(tmp_path):
+    there = world("server", minimum=4)
+    there.federation.engine.keep_in(tmp_path)
+    there.there = {0, 1}
+    seen = []
+
+    original = there.present
+
+    def present():
+        if read_status(tmp_path) is not None:
+            seen.append(read_status(tmp_path))
+            there.there = {0, 1, 2, 3}
+        return original()
+
+    there.present = present
+    there.step()
+    assert set(seen[0]["present"]) == {"0", "1"}
+    assert "2 of 4 needed updates" in seen[0]["events"][-1]
+
+
+@pytest.mark.parametrize(
+    "forgery",
+    [
+        {"kind": "mismatch", "epoch": 2**39},
+        {"round": 5},
+        {"epoch": 7},
+        {"client": 3},
+        {"kind": "measures"},
+    ],
+)
+@pytest.mark.parametrize("keeper", KEEPERS)
+def test_forged_headers_change_nothing_that_counts(keeper, forgery):
+    there = world(keeper)
+    there.step()
+
+    def forge(world, message):
+        world.arrived.append(replace(world.ask(message), **forgery))
+
+    there.fates = [forge]
+    there.step()
+    there.step()
+    assert there.invariant() < 1e-12
+    assert there.books.members.keys() == {0, 1, 2, 3}
+
+
+def test_a_run_that_diverged_says_so():
+    there = world("server")
+
+    def diverged(world, message):
+        reply = world.participant(message.client).answer(message)
+        content = {**decoded(reply.content), "loss": float("inf")}
+        world.arrived.append(replace(reply, content=content))
+
+    there.fates = [diverged] * (ATTEMPTS * CLIENTS)
+    with pytest.raises(FedcanonError, match="has diverged"):
+        there.federation.engine.evaluate(there.problem.start, gradient=False)
+
+
+def test_a_damaged_file_costs_a_client_one_epoch(tmp_path):
+    there = world("client")
+    made = there.participant
+
+    def participant(client):
+        one = made(client)
+        one.ledger_of = partial(Ledger.on_disk, tmp_path, client)
+        return one
+
+    there.participant = participant
+    there._new_state = lambda message, reply: (
+        Ledger.on_disk(tmp_path, message.client, message.run).load().pending.state
+    )
+    for _ in range(3):
+        there.step()
+    [file] = (tmp_path / there.federation.engine.run / "client-1").glob("round-*")
+    file.write_bytes(bytes([file.read_bytes()[0] ^ 1]) + file.read_bytes()[1:])
+    for _ in range(4):
+        there.step()
+        assert there.invariant() < 1e-12
+    assert there.books.epoch == 2
+    assert there.books.last_counted == {0, 1, 2, 3}
 
 
 @pytest.mark.parametrize("keeper", KEEPERS)

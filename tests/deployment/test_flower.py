@@ -89,7 +89,11 @@ def header(**changes):
                 {"content": {"v": {"lossless": 10}}},
                 {"content": 3},
                 {"seconds": "long"},
-                {"surprise": 1},
+                {"epoch": "x"},
+                {"epoch": 1e300},
+                {"epoch": 2**62},
+                {"update": 7},
+                {"base": "b" * 10_000},
             )
         ),
     ],
@@ -101,7 +105,10 @@ def test_what_a_stranger_sends_is_refused_in_words(records):
 
 def test_who_is_there_is_told_and_checked():
     assert to_presence(presence_to_records(4, Presence(10, 2))) == (4, Presence(10, 2))
-    for bad in (RecordDict(), RecordDict({"presence": ConfigRecord({"client": "x"})})):
+    told = {"client": 1, "samples": 5, "held_out": 0}
+    changes = ({"client": -1}, {"samples": 0}, {"samples": 10**15}, {"held_out": -2})
+    bads = [RecordDict({"presence": ConfigRecord({**told, **change})}) for change in changes]
+    for bad in (RecordDict(), RecordDict({"presence": ConfigRecord({"client": "x"})}), *bads):
         with pytest.raises(FedcanonError, match="malformed"):
             to_presence(bad)
 

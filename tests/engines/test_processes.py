@@ -148,14 +148,17 @@ import random, signal, sys, time
 import psutil
 run = psutil.Process(int(sys.argv[1]))
 random.seed(0)
+def is_worker(child):
+    try:
+        words = " ".join(child.cmdline())
+    except psutil.Error:  # it has just ended
+        return False
+    helpers = ("resource_tracker", "forkserver")
+    return child != psutil.Process() and not any(helper in words for helper in helpers)
+
 for _ in range(12):
     time.sleep(random.uniform(0.05, 0.3))
-    helpers = ("resource_tracker", "forkserver")
-    workers = [
-        child
-        for child in run.children()
-        if child != psutil.Process() and not any(h in " ".join(child.cmdline()) for h in helpers)
-    ]
+    workers = [child for child in run.children() if is_worker(child)]
     if workers:
         print("killed")
         random.choice(workers).kill()

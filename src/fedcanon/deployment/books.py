@@ -25,11 +25,6 @@ class Books:
     epochs_caused: Counter[int] = field(default_factory=Counter)
     gone: dict[int, str] = field(default_factory=dict)
 
-    @property
-    def total_weight(self) -> float:
-        """The weight of all members."""
-        return sum(self.members.values())
-
     def count(self, t: int, updates: dict[int, str]) -> None:
         """Let a round count."""
         self.acks |= updates
@@ -37,8 +32,11 @@ class Books:
         self.last_counted = frozenset(updates)
 
     def blame(self, client: int, reported: int) -> None:
-        """A client and the server do not belong together: the next epoch is newer than both."""
-        self.epochs_caused[client] += 1
+        """A client and the server do not belong together: the next epoch is newer than both.
+
+        A client that knows a newer epoch is not to blame: it is the server that was put back.
+        """
+        self.epochs_caused[client] += reported <= self.epoch
         self.epoch = max(self.epoch, reported)
         if self.epochs_caused[client] > self.most_epochs:
             self.remove(client, "excluded: it lost its state too often")

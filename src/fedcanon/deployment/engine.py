@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -23,8 +23,15 @@ from fedcanon.compression import Compressor, Identity
 from fedcanon.deployment.books import Books
 from fedcanon.deployment.messages import START, Message, Network, Reply, packed
 from fedcanon.deployment.status import Status
-from fedcanon.deployment.validity import Idle, aggregated, exceeds, fault, measures_fault
-from fedcanon.engines import Collected, Engine, Evaluation, StartOverError, Traffic
+from fedcanon.deployment.validity import (
+    NOT_FINITE,
+    Idle,
+    aggregated,
+    exceeds,
+    fault,
+    measures_fault,
+)
+from fedcanon.engines import Collected, Engine, Evaluation, RegroupError, StartOverError, Traffic
 from fedcanon.engines.messages import decoded, own_rows
 from fedcanon.engines.round import BUFFERS
 from fedcanon.engines.store import GIB, StateStore
@@ -33,6 +40,8 @@ from fedcanon.errors import FedcanonError
 from fedcanon.objectives import Problem
 from fedcanon.objectives.problem import no_test
 from fedcanon.penalties import Penalty
+
+DIVERGED = "the run has diverged. Use smaller steps (beta, alpha), or look for missing values."
 
 ATTEMPTS = 5
 """How often clients may fail by errors of their own, and nobody answer, before the run ends."""
@@ -75,6 +84,7 @@ class DeployedEngine(Engine):
     by_samples: bool = False
     state_memory: int = GIB
     pause: float = 2.0
+    durable_rounds = True
     buffers: Tensor = field(init=False)
     run: str = field(init=False, default_factory=lambda: uuid.uuid4().hex)
 
@@ -99,18 +109,23 @@ class DeployedEngine(Engine):
         started, asked = time.monotonic(), list(participants)
         self._round = _Round(t, {**sent, BUFFERS: self.buffers})
         updates = self._round.updates
-        members = len(self.books.members)
-        needed = members if complete else min(self.minimum, members)
+        members = self.books.members
+        needed = len(members) if complete else min(self.minimum, len(members))
 
         def ask() -> bool:
             self._ask([client for client in asked if client not in updates])
-            if len(updates) < needed:
-                self._status.note(f"round {t}: {len(updates)} of {needed} needed updates came")
-                asked[:] = self.available()
-            return len(updates) >= needed
+            if len(updates) >= needed:
+                return True
+            self._status.note(f"round {t}: {len(updates)} of {needed} needed updates came")
+            self._status.write(self.books, t, self.keeper, self.network.present())
+            if self._status.leaving() & members.keys():
+                raise RegroupError("clients have left.")
+            others = [client for client in self.available() if client not in asked]
+            asked.extend(others[: needed - len(updates)])
+            return False
 
         try:
-            self._repeat(ask)
+            self._repeat(ask, updates)
         except BaseException:
             self._store.release(self._round.slots)
             raise
@@ -161,6 +176,8 @@ class DeployedEngine(Engine):
         if reply.kind == "mismatch" and self.keeper == "client":
             self._status.note(f"client {client} and the server have lost each other: a new epoch")
             self.books.blame(client, reply.epoch)
+            if self._links is not None and client not in self.books.members:
+                raise FedcanonError(f"client {client} is {self.books.gone[client]}.")
             raise StartOverError(f"client {client} and the server have lost each other.")
         if (reply.kind, reply.epoch, reply.round) != ("update", epoch, self._round.t):
             return "not of this round"
@@ -223,14 +240,15 @@ class DeployedEngine(Engine):
 
     # Messages and replies
 
-    def _repeat(self, ask: Callable[[], bool]) -> None:
-        """Ask until it was enough; not for ever where clients fail by errors of their own."""
+    def _repeat(self, ask: Callable[[], bool], answers: Sized) -> None:
+        """Ask until it was enough; not for ever where all clients fail by errors of their own."""
         self._open, failed = {}, 0
         while True:
-            self._errors = list[str]()
+            self._errors, self._waited_for = list[str](), 0
             if ask():
                 return
-            failed = failed + 1 if self._errors else 0
+            hopeless = not answers and len(self._errors) == self._waited_for > 0
+            failed = failed + 1 if hopeless else 0
             if failed == ATTEMPTS:
                 raise FedcanonError(self._errors[-1])
             time.sleep(self.pause)
@@ -244,6 +262,7 @@ class DeployedEngine(Engine):
         self.network.send(messages)
         self._open |= {message.id: message.client for message in messages}
         waiting = {message.id for message in messages}
+        self._waited_for += len(waiting)
         end = time.monotonic() + self.deadline
         while waiting and (left := end - time.monotonic()) > 0:
             replies = self.network.receive(left)
@@ -254,8 +273,9 @@ class DeployedEngine(Engine):
                 client = self._open.pop(reply.answers, None)
                 if client is None or client != reply.client:
                     self._status.note(f"a reply of client {reply.client} is late or doubled")
-                elif reply.kind == "failure":
-                    self._errors.append(reply.reason)
+                elif reply.kind in ("failure", "lost"):
+                    if reply.kind == "failure":
+                        self._errors.append(reply.reason)
                     self._status.note(f"client {client}: {reply.reason}")
                 else:
                     yield client, reply
@@ -278,11 +298,13 @@ class DeployedEngine(Engine):
                 refused = measures_fault(answer, z if gradient else None)
                 if refused is None:
                     found[client] = answer
-                else:
-                    self._status.note(f"client {client}: measures are {refused}")
+                    continue
+                self._status.note(f"client {client}: measures are {refused}")
+                if refused == NOT_FINITE:
+                    self._errors.append(f"the loss of client {client} is not finite: {DIVERGED}")
             return bool(found)
 
-        self._repeat(ask)
+        self._repeat(ask, found)
         weights = {client: self.books.members[client] for client in sorted(found)}
         taken, total = math.fsum(weights.values()), TreeSum()
         gradient = gradient and len(found) == len(self.books.members)  # ∇f is that of all of them

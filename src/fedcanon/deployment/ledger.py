@@ -7,23 +7,30 @@ is written before it replies, so that a crash at any moment loses nothing.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
+from torch import Tensor
 
 from fedcanon.algorithms import State
 from fedcanon.checkpoint import Checkpoints
 from fedcanon.compression import Encoded
 from fedcanon.deployment.messages import Message
+from fedcanon.engines.messages import decoded
 
 
 @dataclass(frozen=True)
 class Pending:
-    """An update that was sent, of which it is not known yet whether it counted."""
+    """An update that was sent, of which it is not known yet whether it counted.
+
+    ``question`` is a digest of the message that it answers.
+    """
 
     round: int
+    question: str
     update: str
     state: State
     upload: State
@@ -62,9 +69,22 @@ class Account:
             return None
         elif pending is not None and pending.round != message.round:
             account = replace(account, pending=None)  # it did not count, and never will
+        elif pending is not None and pending.question != digest(message.content):
+            return None  # a server that was put back asks another question in the same round
         if account.pending is None and message.round <= account.answered:
             return None
         return account
+
+
+def digest(content: State) -> str:
+    """A short name of what a message holds."""
+    found = hashlib.blake2b(digest_size=16)
+    for name, entry in sorted(decoded(content).items()):
+        is_vector = isinstance(entry, Tensor)
+        found.update(f"{name}={entry.dtype if is_vector else repr(entry)};".encode())
+        if is_vector:
+            found.update(entry.detach().cpu().contiguous().numpy().data)
+    return found.hexdigest()
 
 
 class Kept(Protocol):

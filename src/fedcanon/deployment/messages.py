@@ -43,13 +43,14 @@ class Message:
 class Reply:
     """A client's answer: an update, measures, a mismatch where one side has lost its state.
 
+    A failure is an error of the client's own; "lost" says that there will be no answer.
     ``update`` names an update, ``base`` the one before it that counted. ``seconds`` is what the
     client's own work took, ``reason`` what went wrong in a failure.
     """
 
     answers: str
     client: int
-    kind: Literal["update", "measures", "mismatch", "failure"]
+    kind: Literal["update", "measures", "mismatch", "failure", "lost"]
     epoch: int
     round: int
     content: State = field(default_factory=dict)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from fedcanon.algorithms import State
-from fedcanon.deployment.ledger import Ledger, Pending
+from fedcanon.deployment.ledger import Ledger, Pending, digest
 from fedcanon.deployment.messages import START, Message, Presence, Reply, packed
 from fedcanon.engines.messages import decoded
 from fedcanon.engines.round import BUFFERS, Rules, at_work, refuse_divergence
@@ -44,6 +44,8 @@ class Participant:
         started = time.perf_counter()
         reply = Reply(message.id, self.client, "update", message.epoch, message.round)
         try:
+            if message.client != self.client:
+                raise FedcanonError(f"client {message.client} is not here, but {self.client}.")
             if message.kind == "evaluate":
                 reply = replace(reply, kind="measures", content=self._measures(message))
             elif message.keeps:
@@ -51,7 +53,7 @@ class Participant:
             else:
                 reply = self._without_state(message, reply)
         except FedcanonError as error:
-            reply = replace(reply, kind="failure", reason=str(error))
+            reply = replace(reply, kind="failure", reason=str(error)[:1000])
         content = packed(reply.content)
         return replace(reply, content=content, seconds=time.perf_counter() - started)
 
@@ -82,7 +84,9 @@ class Participant:
                 account,
                 answered=message.round,
                 previous=_without_buffers(received) if self.rules.algorithm.recalled else {},
-                pending=Pending(message.round, uuid.uuid4().hex, state, upload),
+                pending=Pending(
+                    message.round, digest(message.content), uuid.uuid4().hex, state, upload
+                ),
             )
             ledger.save(account)
         sent = account.pending

@@ -17,6 +17,7 @@ from typing import Any
 from fedcanon.deployment.books import Books
 from fedcanon.deployment.messages import Presence
 from fedcanon.engines import Traffic
+from fedcanon.errors import FedcanonError
 
 _log = logging.getLogger(__name__)
 
@@ -69,7 +70,8 @@ class Status:
         """The clients that are to leave for good."""
         if self.folder is None:
             return set()
-        return {int(path.name) for path in (self.folder / _LEAVING).glob("[0-9]*")}
+        asked = (path.name for path in (self.folder / _LEAVING).glob("*"))
+        return {int(name) for name in asked if name.isdecimal()}
 
 
 def read_status(folder: Path) -> dict[str, Any] | None:
@@ -78,6 +80,8 @@ def read_status(folder: Path) -> dict[str, Any] | None:
         found: dict[str, Any] = json.loads((folder / _FILE).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
+    except (OSError, ValueError) as error:
+        raise FedcanonError(f"{folder / _FILE} cannot be read: {error}.") from None
     return found
 
 

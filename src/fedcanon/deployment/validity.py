@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,8 +15,13 @@ from fedcanon.algorithms import State
 from fedcanon.compression import Clip, Compressor, Encoded
 from fedcanon.engines.messages import decoded, vectors
 
+NOT_FINITE = "not finite"
+"""What is said of an answer with an entry that is infinite or no number."""
+
 _TEST = "test/"
 """Marks measures on what a client has held out."""
+
+_ACCURACY = f"{_TEST}accuracy"
 
 
 @dataclass(frozen=True)
@@ -48,9 +53,10 @@ def fault(content: State, expected: State) -> str | None:
     """Why an answer cannot be taken, if it cannot: other entries, or numbers that are none."""
     if _shapes(content) != _shapes(expected):
         return "malformed"
-    if not all(bool(vector.isfinite().all()) for vector in vectors(decoded(content))):
-        return "not finite"
-    return None
+    found = decoded(content)
+    numbers = [entry for entry in found.values() if not isinstance(entry, Tensor)]
+    finite = all(bool(vector.isfinite().all()) for vector in vectors(found))
+    return None if finite and all(map(_is_finite, numbers)) else NOT_FINITE
 
 
 def measures_fault(answer: State, z: Tensor | None) -> str | None:
@@ -58,8 +64,8 @@ def measures_fault(answer: State, z: Tensor | None) -> str | None:
     numbers = [value for name, value in answer.items() if name != "gradient"]
     if not ({"loss", "held_out"} <= answer.keys() and all(map(_is_number, numbers))):
         return "malformed"
-    if not all(map(math.isfinite, numbers)):
-        return "not finite"
+    if not all(map(_is_finite, numbers)):
+        return NOT_FINITE
     if z is None:
         return None
     gradient = answer.get("gradient")
@@ -70,24 +76,23 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float)
 
 
+def _is_finite(value: float) -> bool:
+    return abs(value) <= sys.float_info.max  # integers may have any number of digits
+
+
 def aggregated(found: Mapping[int, State]) -> dict[str, float]:
     """Measures over all held-out samples, and those of the client that is worst off."""
     tested = {client: answer for client, answer in found.items() if answer["held_out"] > 0}
-    total = sum(answer["held_out"] for answer in tested.values())
-    names = [set(answer) for answer in tested.values()]
-    measures = sorted(k for k in set.intersection(*names) if k.startswith(_TEST)) if names else []
-    mean = {
-        name.removeprefix(_TEST): sum(a["held_out"] / total * a[name] for a in tested.values())
-        for name in measures
-    }
-    if "accuracy" not in mean:
+    mean: dict[str, float] = {}
+    for name in sorted({k for answer in tested.values() for k in answer if k.startswith(_TEST)}):
+        told = [answer for answer in tested.values() if name in answer]
+        total = sum(answer["held_out"] for answer in told)
+        mean[name.removeprefix(_TEST)] = sum(a["held_out"] / total * a[name] for a in told)
+    accuracies = {c: a[_ACCURACY] for c, a in tested.items() if _ACCURACY in a}
+    if not accuracies:
         return mean
-    worst = min(tested, key=lambda client: tested[client][f"{_TEST}accuracy"])
-    return {
-        **mean,
-        "worst_accuracy": tested[worst][f"{_TEST}accuracy"],
-        "worst_client": float(worst),
-    }
+    worst = min(accuracies, key=lambda client: accuracies[client])
+    return {**mean, "worst_accuracy": accuracies[worst], "worst_client": float(worst)}
 
 
 def exceeds(upload: State, compressor: Compressor) -> bool:
@@ -99,8 +104,8 @@ def exceeds(upload: State, compressor: Compressor) -> bool:
 
 
 def _shapes(content: State) -> dict[str, object]:
-    """Names, shapes and precisions of the vectors, and the names of numbers."""
+    """Shapes and precisions of the vectors, and whether what else there is are numbers."""
     return {
-        name: (tuple(entry.shape), entry.dtype) if isinstance(entry, Tensor) else "number"
+        name: (tuple(entry.shape), entry.dtype) if isinstance(entry, Tensor) else _is_number(entry)
         for name, entry in decoded(content).items()
     }

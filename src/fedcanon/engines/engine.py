@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -42,11 +43,18 @@ class StartOverError(FedcanonError):
     """
 
 
+class RegroupError(FedcanonError):
+    """Clients have left while a round waited for them: it must be begun anew without them."""
+
+
 class Engine(ABC):
     """Runs the client side of an algorithm: it moves messages and knows where clients are."""
 
     algorithm: Algorithm
     penalty: Penalty
+
+    durable_rounds: ClassVar[bool] = False
+    """Whether a round must be on disk before the next one begins."""
 
     @abstractmethod
     def available(self) -> Sequence[int]:

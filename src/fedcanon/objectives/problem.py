@@ -25,13 +25,15 @@ def no_test(x: Tensor) -> dict[str, float]:
 class DataSummary:
     """What a reader of results wants to know of the data behind a problem.
 
-    ``label_counts`` has a row for each client and a column for each class.
+    ``label_counts`` has a row for each client and a column for each class. Where clients do not
+    tell their labels it is empty, and ``samples`` says how many each one has.
     """
 
     name: str
     shape: tuple[int, ...]
     classes: int
     label_counts: list[list[int]]
+    samples: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from fedcanon.objectives.logistic import LogisticTest
 from fedcanon.objectives.models import BinaryLogistic, Model, require_fit
 from fedcanon.objectives.module import ModuleTest
 from fedcanon.penalties import PENALTIES
-from fedcanon.runs.config import Config, Table
+from fedcanon.runs.config import DEPLOYED, Config, Table
 from fedcanon.runs.engine import devices, is_vectorised, require_bfloat16, workers_for
 from fedcanon.runs.federation import Federation, MakeEngine
 from fedcanon.runs.named import (
@@ -55,6 +55,8 @@ def build(config: Config, dataset: Dataset | None = None) -> Federation:
     of the prox.
     """
     check_names(config)
+    if config.engine.name == DEPLOYED:
+        raise FedcanonError("runs over real clients begin with 'fedcanon deploy init'.")
     if dataset is not None and config.engine.name == "flower":
         raise FedcanonError(
             'engine.name = "flower" has every client load its data: name them in the configuration.'

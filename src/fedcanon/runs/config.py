@@ -28,6 +28,9 @@ from fedcanon.objectives.augment import Name as Augmentation
 
 Table = dict[str, Any]
 
+DEPLOYED = "deployed"
+"""The engine of a run over real clients."""
+
 DEFAULT_ALGORITHM: Table = {"name": "fedcanon+", "alpha": 1.0, "beta": 0.1, "local_steps": 10}
 DEFAULT_PENALTY: Table = {"name": "mcp", "kappa": 1.5e-3}
 
@@ -101,14 +104,15 @@ class CheckpointSection(Section):
 class EngineSection(Section):
     """Where clients run: in this process ("serial"), in ``workers`` processes, or by a size rule.
 
-    "ray" runs them on a cluster, "flower" on Flower's simulation runtime.
+    "ray" runs them on a cluster, "flower" on Flower's simulation runtime; "deployed" stands in runs
+    over real clients.
 
     ``vectorised`` has the clients of small models take their local steps together; unset, a rule
     on sizes decides. Client states beyond ``state_memory`` GiB are kept on disk. ``bfloat16`` has
     the products of local steps computed in that precision, where the hardware has it.
     """
 
-    name: Literal["auto", "serial", "processes", "ray", "flower"] = "auto"
+    name: Literal["auto", "serial", "processes", "ray", "flower", "deployed"] = "auto"
     workers: PositiveInt | None = None
     vectorised: bool | None = None
     state_memory: PositiveFloat = 1.0

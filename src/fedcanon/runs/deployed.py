@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +16,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from fedcanon.data import Dataset, Split
 from fedcanon.data.own.arrays import numbers
-from fedcanon.deployment import Ledger, Participant, Presence
+from fedcanon.deployment import Ledger, Participant
 from fedcanon.engines.flower import GridNetwork
 from fedcanon.engines.flower import client_app as app_of
 from fedcanon.errors import FedcanonError
@@ -23,7 +24,7 @@ from fedcanon.objectives import DataSummary, Problem
 from fedcanon.objectives.problem import no_test
 from fedcanon.objectives.remote import Remote
 from fedcanon.runs.build import AUTO, assemble, check_names, make_rules, problem_on, spread
-from fedcanon.runs.config import Config, changed, load_config
+from fedcanon.runs.config import DEPLOYED, Config, changed, load_config
 from fedcanon.runs.engine import deployed_engine, vector_sizes
 from fedcanon.runs.federation import Federation
 from fedcanon.runs.folder import RunFolder
@@ -72,6 +73,11 @@ def part_of_dataset(folder: Path, client: int) -> ClientData:
     """For trying an app: the client's part of the configured dataset, a fifth of it held out."""
     config = load_config(folder / CONFIG)
     dataset, parts = spread(config, make_dataset(config.data.source))
+    if client >= len(parts):
+        raise FedcanonError(
+            f"there is no part for client {client} in a dataset spread over {len(parts)} clients: "
+            "load its data in app/data.py."
+        )
     own = parts[client].numpy()
     inputs, targets = dataset.train.inputs[own], dataset.train.targets[own]
     fifth = len(own) // 5
@@ -80,7 +86,7 @@ def part_of_dataset(folder: Path, client: int) -> ClientData:
 
 def serve(config: Config, grid: Grid, folder: Path) -> None:
     """Train over the clients of a grid and keep the run in a folder."""
-    config = changed(config, {"checkpoint.rounds": 1})  # a round counts once it is durable
+    config = changed(config, {"engine.name": DEPLOYED})
     _check(config)
     stand_in = problem_on(config, _no_data(config), [torch.arange(2)])
     network = GridNetwork(
@@ -90,14 +96,37 @@ def serve(config: Config, grid: Grid, folder: Path) -> None:
         lifetime=2 * config.deployment.deadline,
     )
     run = RunFolder(folder)
-    if (folder / "config.toml").is_file():
-        everybody = dict.fromkeys(range(config.clients.count), Presence(1))
-        make = partial(_federation, stand_in=stand_in, network=network, clients=everybody)
-        resume_with(run, make, observers=[_Log()])
+    if run.data is None:
+        if (folder / "config.toml").is_file():  # killed before there was anything to go on from
+            shutil.rmtree(folder)
+        present = network.gather(range(config.clients.count), _tell_who_is_missing)
+        samples = [present[client].samples for client in range(config.clients.count)]
+        federation = _federation(config, stand_in, network, samples)
+        train_in(folder, config, federation, [_Log()])
         return
-    clients = network.gather(range(config.clients.count), _tell_who_is_missing)
-    federation = _federation(config, stand_in, network, clients)
-    train_in(folder, config, federation, [_Log()])
+    _require_same(run.config, config)
+    if run.result is not None and run.result["round"] >= config.rounds:
+        raise FedcanonError(
+            f"the run in {folder} is finished: raise rounds in {CONFIG} to go on, or name another "
+            "folder in pyproject.toml."
+        )
+    samples = run.data.samples
+    make = partial(_federation, stand_in=stand_in, network=network, samples=samples)
+    resume_with(run, make, rounds=config.rounds, observers=[_Log()])
+
+
+def _require_same(before: Config, now: Config) -> None:
+    """Refuse settings that clients would follow and the run does not know."""
+    fixed = ("seed", "batch_size", "precision", "clients", "model", "penalty", "algorithm")
+    for name in (*fixed, "compression"):
+        old, new = getattr(before, name), getattr(now, name)
+        if isinstance(new, dict):  # the run has written out what was left to defaults
+            old = {key: old.get(key) for key in new}
+        if old != new:
+            raise FedcanonError(
+                f"{name} in {CONFIG} is not what the run began with: put it back, or name another "
+                "folder in pyproject.toml."
+            )
 
 
 def _check(config: Config) -> None:
@@ -107,6 +136,8 @@ def _check(config: Config) -> None:
             'a server without data cannot find a step size that is "auto": take the number that '
             "'fedcanon check' or a simulation prints."
         )
+    if config.device != "cpu":
+        raise FedcanonError('deployments train on processors: use device = "cpu".')
     if not config.deployment.shape or config.deployment.classes is None:
         raise FedcanonError(f"set deployment.shape and deployment.classes in {CONFIG}.")
 
@@ -119,17 +150,16 @@ def _no_data(config: Config) -> Dataset:
 
 
 def _federation(
-    config: Config, stand_in: Problem, network: GridNetwork, clients: Mapping[int, Presence]
+    config: Config, stand_in: Problem, network: GridNetwork, samples: list[int]
 ) -> Federation:
-    members = [clients[number] for number in range(config.clients.count)]
     by_samples = config.clients.weights == "samples"
     shape, classes = tuple(config.deployment.shape), config.deployment.classes or 0
     problem = Problem(
-        [Remote(stand_in.clients[0], member.samples) for member in members],
+        [Remote(stand_in.clients[0], count) for count in samples],
         stand_in.start,
-        [float(member.samples) if by_samples else 1.0 for member in members],
+        [float(count) if by_samples else 1.0 for count in samples],
         no_test,
-        DataSummary("the clients' own data", shape, classes, []),
+        DataSummary("the clients' own data", shape, classes, [], samples),
     )
     return assemble(config, problem, partial(deployed_engine, config, network))
 
@@ -140,9 +170,9 @@ def _tell_who_is_missing(missing: set[int]) -> None:
 
 def _participant(folder: Path, load: Load, context: Context) -> Participant:
     config, node = load_config(folder / CONFIG), context.node_config
-    if "client" not in node:
+    client = node.get("client")
+    if not isinstance(client, int) or client < 0:
         raise FedcanonError("start the SuperNode with --node-config 'client=0 state=\"folder\"'.")
-    client = int(node["client"])
     dataset = _checked(config, load(client, node), client)
     problem = problem_on(config, dataset, [torch.arange(len(dataset.train))])
     kept = node.get("state")
@@ -158,7 +188,11 @@ def _participant(folder: Path, load: Load, context: Context) -> Participant:
 
 def _checked(config: Config, data: ClientData, client: int) -> Dataset:
     classes = config.deployment.classes or 0
+    if not isinstance(data, ClientData):
+        raise FedcanonError(f"load in app/data.py must return ClientData, not {data!r:.40}.")
     train = _split(config, data.train, f"client {client}'s training")
+    if not len(train):
+        raise FedcanonError(f"client {client} has no training data.")
     nothing = Split(train.inputs[:0], train.targets[:0])
     held_out = data.held_out
     test = nothing if held_out is None else _split(config, held_out, f"client {client}'s held-out")
@@ -167,7 +201,13 @@ def _checked(config: Config, data: ClientData, client: int) -> Dataset:
 
 def _split(config: Config, pair: tuple[Any, Any], what: str) -> Split:
     expected, classes = tuple(config.deployment.shape), config.deployment.classes or 0
-    inputs, targets = numbers(pair[0], what), torch.as_tensor(pair[1]).to(torch.int64)
+    try:
+        inputs, labels = numbers(pair[0], what), torch.as_tensor(pair[1])
+    except (TypeError, ValueError, IndexError) as error:
+        raise FedcanonError(f"{what} data are not a pair of arrays of numbers: {error}.") from None
+    targets = labels.to(torch.int64)
+    if labels.ndim != 1 or not torch.equal(targets.to(labels.dtype), labels):
+        raise FedcanonError(f"{what} labels must be whole numbers, one for each input.")
     if tuple(inputs.shape[1:]) != expected:
         raise FedcanonError(
             f"{what} inputs have the shape {tuple(inputs.shape[1:])}, but deployment.shape is "

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedcanon.algorithms import Algorithm, State
 from fedcanon.compression import Compressor, Identity
-from fedcanon.engines import Collected, Engine, LocalEngine, StartOverError
+from fedcanon.engines import Collected, Engine, LocalEngine, RegroupError, StartOverError
 from fedcanon.engines.randomness import Purpose, generator
 from fedcanon.engines.store import GIB
 from fedcanon.engines.work import CountedProx
@@ -144,6 +144,8 @@ class Federation:
             try:
                 sent, collected = self._collect(participants)
                 break
+            except RegroupError:
+                continue
             except StartOverError:
                 self._init_server(self.model)
                 self.engine.begin_epoch(self.model)

@@ -18,7 +18,7 @@ import torch
 from fedcanon.data import Dataset
 from fedcanon.errors import FedcanonError
 from fedcanon.runs.build import AUTO, build, resolved
-from fedcanon.runs.config import Config, changed, make_config
+from fedcanon.runs.config import DEPLOYED, Config, changed, make_config
 from fedcanon.runs.federation import Federation
 from fedcanon.runs.fit import fit
 from fedcanon.runs.folder import RunFolder
@@ -80,6 +80,8 @@ def resume(
     """
 
     def make(config: Config) -> Federation:
+        if config.engine.name == DEPLOYED:
+            raise FedcanonError(f"{name} is a run over real clients: go on with 'flwr run'.")
         return build(changed(config, settings or {}), dataset)
 
     return resume_with(RunFolder.find(name), make, rounds=rounds, observers=observers)
@@ -102,6 +104,11 @@ def resume_with(
         found = run.checkpoints.load(federation.problem.start.device)
         if found is not None:
             federation.load(found)
+        elif not run.checkpoints.is_empty:
+            raise FedcanonError(
+                f"no checkpoint in {run.path / 'checkpoints'} is whole any more: put back a copy "
+                "of that folder, or begin a new run."
+            )
         done = federation.rounds_done
         if run.result is not None and done >= config.rounds:
             raise FedcanonError(
@@ -166,7 +173,7 @@ def _go_on(
         run.log(str(error))
         raise
     except (OSError, MemoryError, RuntimeError) as error:
-        message = _explained(run, error)
+        message = _explained(run, config, error)
         if message is None:
             raise
         raise FedcanonError(message) from error
@@ -175,9 +182,14 @@ def _go_on(
     return replace(result, title=run.name, folder=run.path)
 
 
-def _explained(run: RunFolder, error: Exception) -> str | None:
+def how_to_go_on(run: RunFolder, config: Config) -> str:
+    """The command that goes on with a run."""
+    return "flwr run" if config.engine.name == DEPLOYED else f"fedcanon resume {run.path}"
+
+
+def _explained(run: RunFolder, config: Config, error: Exception) -> str | None:
     """A sentence where there is no space or no memory left."""
-    go_on = f"The last checkpoint is kept: go on with 'fedcanon resume {run.path}'."
+    go_on = f"The last checkpoint is kept: go on with '{how_to_go_on(run, config)}'."
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return f"the disk of {run.path} is full: free some space. {go_on}"
     if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
@@ -190,6 +202,7 @@ class _Keeper(Observer):
 
     def __init__(self, run: RunFolder, config: Config, asked_to_stop: threading.Event) -> None:
         self._run, self._every = run, config.checkpoint
+        self._go_on = how_to_go_on(run, config)
         self._checkpoints, self._asked_to_stop = run.checkpoints, asked_to_stop
 
     def begin(self, federation: Federation, rounds: int) -> None:
@@ -201,13 +214,12 @@ class _Keeper(Observer):
 
     def round(self, t: int) -> None:
         stop = self._asked_to_stop.is_set()
-        due = self._every.rounds is not None and t % self._every.rounds == 0
+        rounds = 1 if self._federation.engine.durable_rounds else self._every.rounds
+        due = rounds is not None and t % rounds == 0
         if stop or due or time.monotonic() - self._saved >= self._every.seconds:
             self._save(t)
         if stop and t < self._rounds:
-            raise RunStoppedError(
-                f"stopped after round {t}: go on with 'fedcanon resume {self._run.path}'."
-            )
+            raise RunStoppedError(f"stopped after round {t}: go on with '{self._go_on}'.")
 
     def end(self, stopped: str) -> None:
         self._save(self._federation.rounds_done)

@@ -32,6 +32,8 @@ def write_app(folder: Path, config: str, clients: int, hosts: Sequence[str], por
     if folder.exists():
         raise FedcanonError(f"{folder} exists already: choose another folder.")
     folder = folder.absolute()
+    if any(character.isspace() for character in str(folder)):
+        raise FedcanonError(f"the path {folder} has a space: Flower's commands need one without.")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         unfinished = Path(mkdtemp(prefix=".fedcanon-", dir=folder.parent))
@@ -39,7 +41,11 @@ def write_app(folder: Path, config: str, clients: int, hosts: Sequence[str], por
         raise FedcanonError(f"cannot write {folder}: {error.strerror}.") from None
     try:
         values = {"folder": folder, "clients": clients, "address": f"{hosts[0]}:{port}"}
-        values |= {"host": hosts[0], "port": port, "name": _package_name(folder.name)}
+        values |= {
+            "listen": _listens_on(hosts[0]),
+            "port": port,
+            "name": _package_name(folder.name),
+        }
         for name in FILES:
             place = unfinished / name
             place.parent.mkdir(exist_ok=True)
@@ -53,6 +59,11 @@ def write_app(folder: Path, config: str, clients: int, hosts: Sequence[str], por
     except BaseException:
         shutil.rmtree(unfinished, ignore_errors=True)
         raise
+
+
+def _listens_on(host: str) -> str:
+    """Loopback for trying; a server that others are to reach listens everywhere."""
+    return host if host in ("127.0.0.1", "localhost") else "0.0.0.0"
 
 
 def _package_name(name: str) -> str:

@@ -33,13 +33,15 @@ class GridNetwork:
         compressor: Compressor,
         sizes: Container[int],
         lifetime: float,
-        poll: float = 0.1,
+        poll: float = 0.2,
     ) -> None:
         self._grid, self._compressor, self._sizes = grid, compressor, sizes
         self._lifetime, self._poll = lifetime, poll
         self._known: dict[int, tuple[int, Presence]] = {}  # what nodes have said they are
         self._asked: dict[str, tuple[int, float]] = {}  # nodes that were asked who they are, when
-        self._sent: dict[str, Message] = {}  # by Flower's ids
+        self._superseded: dict[int, int] = {}  # nodes whose client is now at another one
+        self._sent: dict[str, Message] = {}  # by Flower's ids, without their content
+        self.refusals: list[str] = []  # why nodes have not said who they are
         self._replies: list[Reply] = []
 
     def present(self) -> dict[int, Presence]:
@@ -55,7 +57,11 @@ class GridNetwork:
             for letter, (node, when) in self._asked.items()
             if node in nodes and now - when < self._lifetime
         }
-        strangers = nodes - self._known.keys() - {node for node, _ in self._asked.values()}
+        self._superseded = {
+            node: by for node, by in self._superseded.items() if {node, by} <= nodes
+        }
+        asked = {node for node, _ in self._asked.values()}
+        strangers = nodes - self._known.keys() - self._superseded.keys() - asked
         letters = [self._letter(RecordDict(), node, "query") for node in sorted(strangers)]
         for node, letter in zip(sorted(strangers), self._push(letters), strict=True):
             self._asked[letter] = (node, now)
@@ -72,7 +78,8 @@ class GridNetwork:
             self._letter(to_records(message), clients[message.client][0], message.kind)
             for message in there
         ]
-        self._sent |= dict(zip(self._push(letters), there, strict=True))
+        headers = [replace(message, content={}) for message in there]
+        self._sent |= dict(zip(self._push(letters), headers, strict=True))
 
     def receive(self, seconds: float) -> list[Reply]:
         end = time.monotonic() + seconds
@@ -124,21 +131,23 @@ class GridNetwork:
                 raise FedcanonError(answer.error.reason or "no reason is given")
             client, presence = to_presence(answer.content)
         except FedcanonError as error:
+            self.refusals.append(str(error))
             _log.warning("node %d does not say who it is: %s", node, error)
             return
         for other, (claimed, _) in list(self._known.items()):
             if claimed == client:
                 _log.warning("client %d is now at node %d, not at %d", client, node, other)
                 del self._known[other]
+                self._superseded[other] = node
         self._known[node] = (client, presence)
 
     def _reply(self, message: Message, answer: Letter) -> Reply:
         """What a client has answered to this message, or why there is no answer."""
-        failure = Reply(message.id, message.client, "failure", message.epoch, message.round)
+        lost = Reply(message.id, message.client, "lost", message.epoch, message.round)
         if answer.has_error():
-            return replace(failure, reason=f"Flower: {answer.error.reason}")
+            return replace(lost, reason=f"Flower: {answer.error.reason}")
         try:
             reply = to_reply(answer.content, self._compressor, self._sizes)
         except FedcanonError as error:
-            return replace(failure, reason=str(error))
+            return replace(lost, reason=str(error))
         return replace(reply, answers=message.id)

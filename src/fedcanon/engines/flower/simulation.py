@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import time
 import warnings
 from collections.abc import Callable, Container
 from pathlib import Path
@@ -78,10 +79,16 @@ class Simulation:
             self._network = GridNetwork(
                 grid, self._compressor, self._sizes, self._lifetime, poll=0.01
             )
-            self._network.gather(range(self._nodes), lambda missing: None)
+            self._wait_for_nodes(self._network)
         if not self._thread.is_alive():
             raise FedcanonError("Flower's simulation has ended by itself: its log may say why.")
         return self._network
+
+    def _wait_for_nodes(self, network: GridNetwork) -> None:
+        while len(network.present()) < self._nodes and self._thread.is_alive():
+            if network.refusals:
+                raise FedcanonError(f"a client cannot be started: {network.refusals[-1]}")
+            time.sleep(0.05)
 
     def _run(self, grids: Queue[Grid | BaseException]) -> None:
         app, over = ServerApp(), self._over

@@ -9,12 +9,21 @@ from typing import Any
 
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
-from torch import Tensor
+from pydantic import TypeAdapter
 
 from fedcanon.algorithms import State
 from fedcanon.compression import Compressor, Encoded, Lossless
 from fedcanon.deployment.messages import Message, Packed, Presence, Reply
 from fedcanon.errors import FedcanonError
+
+MOST = 2**40
+"""More than any number of clients, rounds, epochs or samples."""
+
+
+LONGEST = 2000
+"""Letters in a text that a client sends."""
+
+_REPLY: TypeAdapter[Reply] = TypeAdapter(Reply)
 
 
 def to_records(message: Message | Reply) -> RecordDict:
@@ -35,7 +44,7 @@ def to_records(message: Message | Reply) -> RecordDict:
 
 def to_message(records: RecordDict) -> Message:
     """A message from what has come; the sender is trusted."""
-    header = _header(records)
+    header = json.loads(_text(records))
     content = _content(header.pop("content"), records, Lossless())
     return Message(**header, content=content)
 
@@ -43,18 +52,18 @@ def to_message(records: RecordDict) -> Message:
 def to_reply(records: RecordDict, compressor: Compressor, sizes: Container[int]) -> Reply:
     """A reply from what has come; the sender is not trusted: vectors have one of these sizes."""
     try:
-        header = _header(records)
-        reply = Reply(**{**header, "content": {}})
-        if not (isinstance(reply.seconds, float) and isinstance(reply.prox_calls, int)):
-            raise TypeError("numbers were expected.")
-        return replace(reply, content=_content(header["content"], records, compressor, sizes))
+        reply = _REPLY.validate_json(_text(records), strict=True)
+        if not (0 <= reply.epoch < MOST and 0 <= reply.round < MOST and reply.prox_calls >= 0):
+            raise ValueError("a number is too small or too large.")
+        if max(len(reply.update), len(reply.base or ""), len(reply.reason)) > LONGEST:
+            raise ValueError("a text is too long.")
+        return replace(reply, content=_content(reply.content, records, compressor, sizes))
     except Exception as error:  # whatever may be wrong with what a stranger sends
         raise FedcanonError(f"malformed: {type(error).__name__}: {error}") from error
 
 
-def _header(records: RecordDict) -> dict[str, Any]:
-    header: dict[str, Any] = json.loads(str(records.config_records["header"]["json"]))
-    return header
+def _text(records: RecordDict) -> str:
+    return str(records.config_records["header"]["json"])
 
 
 def _content(
@@ -63,11 +72,10 @@ def _content(
     compressor: Compressor,
     sizes: Container[int] | None = None,
 ) -> State:
-    parts: dict[str, dict[str, Tensor]] = {}
+    arrays: dict[str, dict[str, Array]] = {}
     for place, array in records.array_records["arrays"].items():
         name, _, part = place.partition(":")
-        # A copy, since PyTorch must not share memory that may not be written to.
-        parts.setdefault(name, {})[part] = torch.from_numpy(array.numpy().copy())
+        arrays.setdefault(name, {})[part] = array
     content: State = {}
     for name, entry in entries.items():
         if not isinstance(entry, dict):
@@ -76,11 +84,13 @@ def _content(
         [(kind, size)] = entry.items()
         if sizes is not None and size not in sizes:
             raise ValueError(f"'{name}' has {size} entries.")
+        # Copies, since PyTorch must not share memory that may not be written to.
+        parts = {k: torch.from_numpy(v.numpy().copy()) for k, v in arrays[name].items()}
         codec = Lossless() if kind == "lossless" else compressor
-        vector = codec.decode(parts.get(name, {}), size)
+        vector = codec.decode(parts, size)
         if vector.shape != (size,):
             raise ValueError(f"'{name}' does not have the {size} entries that it should.")
-        content[name] = (Packed if kind == "lossless" else Encoded)(parts[name], vector)
+        content[name] = (Packed if kind == "lossless" else Encoded)(parts, vector)
     return content
 
 
@@ -94,6 +104,8 @@ def to_presence(records: RecordDict) -> tuple[int, Presence]:
     try:
         told = records.config_records["presence"]
         client, samples, held_out = (int(str(told[k])) for k in ("client", "samples", "held_out"))
+        if not (0 <= client < MOST and 1 <= samples < MOST and 0 <= held_out < MOST):
+            raise ValueError("a number is too small or too large.")
     except (KeyError, ValueError) as error:
         raise FedcanonError(f"malformed: {type(error).__name__}: {error}") from error
     return client, Presence(samples, held_out)
