@@ -33,7 +33,7 @@ def local_run(rounds):
 
 @pytest.mark.slow
 def test_a_deployment_with_a_server_that_is_killed_has_the_bits_of_a_local_run(tmp_path):
-    settings = {"rounds": 4, "evaluate.every": 10}
+    settings = {"rounds": 4, "evaluate.every": 10, "deployment.minimum": CLIENTS}
     with Driver.at(tmp_path, "client", **settings) as there:
         there.bring_up()
         strangers = refused_ones(there, tmp_path)
