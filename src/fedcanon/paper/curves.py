@@ -25,12 +25,12 @@ class Panel:
     logarithmic_x: bool = False
 
 
-def draw(panels: Sequence[Panel], *, common_legend: bool = True) -> Figure:
-    """The panels in a row, with one legend below or, where labels differ, one in each."""
-    figure = Figure(figsize=(3.6 * len(panels), 3.4), layout="constrained")
-    for letter, axes, panel in zip(
-        "abcdefgh", figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=False
-    ):
+def draw(panels: Sequence[Panel], *, rows: int = 1, common_legend: bool = True) -> Figure:
+    """The panels in rows, with one legend below or, where labels differ, one in each."""
+    columns = len(panels) // rows
+    figure = Figure(figsize=(3.6 * columns, 3.4 * rows), layout="constrained")
+    places = figure.subplots(rows, columns, squeeze=False).flat
+    for letter, axes, panel in zip("abcdefgh", places, panels, strict=False):
         for number, (label, (x, y)) in enumerate(panel.curves.items()):
             axes.plot(x, y, label=label, linewidth=1.6, **_style(number, len(x)))
         axes.set_title(f"({letter}) {panel.title}", fontsize=10)

@@ -78,9 +78,14 @@ def run(scale: Scale, bench: Bench) -> Iterator[Outcome]:
         ],
         figure=draw(
             [
-                *_panels(alphas["FedCanon"], "α", f"β = {BETA:g}"),
-                *_panels(betas["FedCanon"], "β", f"α = {ALPHA:g}"),
+                panel
+                for method in METHODS
+                for panel in (
+                    *_panels(alphas[method], "α", f"{method}, β = {BETA:g}"),
+                    *_panels(betas[method], "β", f"{method}, α = {ALPHA:g}"),
+                )
             ],
+            rows=len(METHODS),
             common_legend=False,
         ),
     )
@@ -122,8 +127,8 @@ def _panels(histories: Histories, symbol: str, fixed: str) -> list[Panel]:
         return {f"{symbol} = {step:g}": (rounds[step], values[step]) for step in histories}
 
     return [
-        Panel(f"training loss, {fixed}", "round", "f", labelled(losses)),
-        Panel(f"proximal gradient, {fixed}", "round", "‖G‖", labelled(norms), logarithmic=True),
+        Panel(fixed, "round", "training loss f", labelled(losses)),
+        Panel(fixed, "round", "proximal gradient ‖G‖", labelled(norms), logarithmic=True),
     ]
 
 

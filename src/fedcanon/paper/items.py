@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from fedcanon.paper import accuracy, costs, datasets, fig1, fig2, fig3, prox, seconds
+from fedcanon.paper import (
+    accuracy,
+    costs,
+    datasets,
+    fig1,
+    fig2,
+    fig3,
+    properties,
+    prox,
+    seconds,
+    theory,
+)
 from fedcanon.paper.outcome import Outcome
 from fedcanon.paper.scales import Scale
 from fedcanon.paper.trials import Bench
@@ -14,6 +25,7 @@ Item = Callable[[Scale, Bench], Iterator[Outcome]]
 
 ITEMS: dict[str, Item] = {
     "prox": prox.run,
+    "properties": properties.run,
     "costs": costs.run,
     "datasets": datasets.run,
     "fig1": fig1.run,
@@ -21,4 +33,5 @@ ITEMS: dict[str, Item] = {
     "fig3": fig3.run,
     "time": seconds.run,
     "accuracy": accuracy.run,
+    "theory": theory.run,
 }
