@@ -127,6 +127,7 @@ PLANS = {
         {
             "cnn": Setting(
                 rounds=2,
+                clients=3,
                 local_steps=2,
                 batch_size=4,
                 betas=(0.05,),

@@ -55,6 +55,7 @@ SETTINGS = {
     Scale.smoke: Setting(
         rounds=2,
         every=2,
+        clients=3,
         local_steps=1,
         batch_size=4,
         betas=(0.05,),

@@ -41,7 +41,7 @@ from fedcanon.engines.work import ClientWork, CountedProx
 from fedcanon.errors import FedcanonError
 from fedcanon.layout import Layout
 from fedcanon.objectives import Objective, Problem, Quadratic
-from fedcanon.paper.outcome import Claim, Outcome, Table
+from fedcanon.paper.outcome import Claim, Outcome, Table, judged
 from fedcanon.paper.scales import Scale
 from fedcanon.paper.trials import Bench
 from fedcanon.penalties import L1, MCP, Penalty, Zero
@@ -203,7 +203,7 @@ def run(scale: Scale, bench: Bench) -> Iterator[Outcome]:
         scale=scale,
         settings=asdict(setting),
         tables=[_entries(found), _numbers(found)],
-        claims=_claims(found),
+        claims=judged(scale, _claims(found)),
         data={name: asdict(measures) for name, measures in found.items()},
         notes=[
             "an entry is ours, with the paper's in brackets where it differs. The paper's ✗ under "
