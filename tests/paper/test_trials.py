@@ -35,11 +35,15 @@ class Counting(Watch):
             raise KeyboardInterrupt
 
 
+def losses(training):
+    return [record.loss for record in training.records]
+
+
 def test_a_finished_training_is_loaded_and_an_interrupted_one_goes_on(tmp_path):
     whole = Bench(tmp_path / "whole", Counting())
-    expected = whole.train("", CONFIG, DIGITS)
+    expected = losses(whole.train("", CONFIG, DIGITS))
     assert whole.watch.rounds == 4
-    assert [r.loss for r in whole.train("", CONFIG, DIGITS)] == [r.loss for r in expected]
+    assert losses(whole.train("", CONFIG, DIGITS)) == expected
     assert whole.watch.rounds == 4
 
     config = changed(CONFIG, {"checkpoint.rounds": 1})
@@ -49,10 +53,27 @@ def test_a_finished_training_is_loaded_and_an_interrupted_one_goes_on(tmp_path):
     again = Bench(tmp_path / "broken", Counting())
     found = again.train("", config, DIGITS)
     assert again.watch.rounds < 4
-    assert [r.loss for r in found] == [r.loss for r in expected]
+    assert losses(found) == expected
     run = RunFolder(tmp_path / "broken" / run_name(config, DIGITS))
     assert run.status == "finished"
     assert not (run.path / "checkpoints").exists()
+
+
+def test_a_training_that_diverges_is_kept_and_not_repeated(tmp_path):
+    bench = Bench(tmp_path, Counting())
+    config = changed(CONFIG, {"algorithm": {"name": "fedavg", "beta": 1e38}})
+    found = bench.train("", config, DIGITS)
+    assert "diverged in round 0" in found.diverged
+    assert [record.round for record in found.records] == [0]
+    assert found.accuracy() == 0
+    bench.watch.begin = None  # a training that begins would call it
+    assert bench.train("", config, DIGITS) == found
+
+
+def test_other_mistakes_are_not_taken_for_divergence(tmp_path):
+    config = changed(CONFIG, {"algorithm": {"name": "fedda"}, "penalty.kappa": 100.0})
+    with pytest.raises(FedcanonError, match="weakly convex"):
+        Bench(tmp_path).train("", config, DIGITS)
 
 
 def test_other_settings_or_other_data_are_another_run():

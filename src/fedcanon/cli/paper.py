@@ -18,9 +18,11 @@ from rich.text import Text
 
 from fedcanon.cli.app import app, console
 from fedcanon.cli.progress import progress_bar
+from fedcanon.errors import FedcanonError
 from fedcanon.paper.scales import Scale
 from fedcanon.runs.folder import runs_folder
 from fedcanon.runs.observers import Observer
+from fedcanon.runs.training import RunStoppedError
 
 if TYPE_CHECKING:
     from fedcanon.paper.outcome import Outcome
@@ -67,8 +69,11 @@ def paper(
     for number, item in enumerate(names):
         own = (folder or runs_folder() / "paper") / scale / item
         written: list[Path] = []
-        for outcome in ITEMS[item](scale, Bench(own / "runs", _watch())):
-            written = write(outcome, own)
+        try:
+            for outcome in ITEMS[item](scale, Bench(own / "runs", _watch())):
+                written = write(outcome, own)
+        except RunStoppedError:
+            raise FedcanonError("stopped: the same command goes on with what is missing.") from None
         if number:
             console.rule(style="dim")
         _show(outcome)

@@ -55,7 +55,8 @@ def run(scale: Scale, bench: Bench) -> Iterator[Outcome]:
 
     def history(method: str, alpha: float, beta: float) -> list[Record]:
         label = f"{method}, α = {alpha:g}, β = {beta:g}"
-        return bench.train(label, _config(setting, METHODS[method], alpha, beta), dataset)
+        config = _config(setting, METHODS[method], alpha, beta)
+        return bench.train(label, config, dataset).records
 
     for method in METHODS:
         alphas[method] = {alpha: history(method, alpha, BETA) for alpha in setting.alphas}

@@ -16,9 +16,8 @@ from fedcanon.paper.curves import Panel, draw
 from fedcanon.paper.networks import network_config
 from fedcanon.paper.outcome import Claim, Outcome, Table, judged
 from fedcanon.paper.scales import Scale
-from fedcanon.paper.trials import Bench, portion
+from fedcanon.paper.trials import Bench, Training, portion
 from fedcanon.paper.tuning import tune
-from fedcanon.runs import Record
 from fedcanon.runs.config import Config, changed
 from fedcanon.runs.named import make_dataset
 
@@ -69,15 +68,19 @@ SETTINGS = {
 
 @dataclass(frozen=True)
 class Result:
-    """A method on one partition: β, and the histories for all seeds."""
+    """A method on one partition: β, and the trainings for all seeds."""
 
     beta: float
-    histories: list[list[Record]]
+    trainings: list[Training]
 
     def accuracy(self, last: int) -> float:
         """Mean test accuracy of the last measurements, over all seeds."""
-        ends = [r.test["accuracy"] for history in self.histories for r in history[-last:]]
-        return statistics.fmean(ends)
+        return statistics.fmean(training.accuracy(last) for training in self.trainings)
+
+    def shown(self, last: int) -> str:
+        """The accuracy as text."""
+        diverged = any(training.diverged for training in self.trainings)
+        return "diverged" if diverged else f"{self.accuracy(last):.4f}"
 
 
 Results = dict[str, dict[str, Result]]
@@ -123,6 +126,8 @@ def run(scale: Scale, bench: Bench) -> Iterator[Outcome]:
         notes=[
             "equal steps: all methods with the β that validation chose for FedCanon; "
             "FedCanon and FedCanon+ have α = βK.",
+            "a run that diverged counts with accuracy 0; SCAFFNEW draws its local steps, 20 on "
+            "average.",
         ],
         figure=draw([_panel(shown, equal[shown]) for shown in PARTITIONS]),
     )
@@ -139,7 +144,7 @@ def _trained(
     results = {}
     for method, beta in betas.items():
         config = _config(setting, PARTITIONS[shown], METHODS[method])
-        histories = [
+        trainings = [
             bench.train(
                 f"{method}, {shown}, β = {beta:g}",
                 changed(config, {"algorithm.beta": beta, "seed": seed}),
@@ -147,19 +152,17 @@ def _trained(
             )
             for seed in setting.seeds
         ]
-        results[method] = Result(beta, histories)
+        results[method] = Result(beta, trainings)
     return results
 
 
 def _panel(shown: str, results: dict[str, Result]) -> Panel:
     curves = {}
     for method, result in results.items():
-        first = result.histories[0]
-        accuracies = [
-            statistics.fmean(history[k].test["accuracy"] for history in result.histories)
-            for k in range(len(first))
-        ]
-        curves[method] = ([record.round for record in first], accuracies)
+        histories = [training.records for training in result.trainings]
+        together = list(zip(*histories, strict=False))  # one that diverged is shorter
+        accuracies = [statistics.fmean(r.test["accuracy"] for r in same) for same in together]
+        curves[method] = ([same[0].round for same in together], accuracies)
     beta = results["FedCanon"].beta
     return Panel(f"{shown}, β = {beta:g}", "round", "test accuracy", curves)
 
@@ -170,9 +173,10 @@ def _numbers(results: Results) -> dict[str, Any]:
             method: {
                 "beta": result.beta,
                 "round, loss, accuracy": [
-                    [(r.round, r.loss, r.test["accuracy"]) for r in history]
-                    for history in result.histories
+                    [(r.round, r.loss, r.test["accuracy"]) for r in training.records]
+                    for training in result.trainings
                 ],
+                "diverged": [training.diverged for training in result.trainings],
             }
             for method, result in by_method.items()
         }
@@ -184,7 +188,7 @@ def _table(setting: Setting, results: Results, steps: str) -> Table:
     rows = []
     for method in METHODS:
         found = [results[shown][method] for shown in PARTITIONS]
-        cells = [f"{result.accuracy(setting.last):.4f} (β {result.beta:g})" for result in found]
+        cells = [f"{result.shown(setting.last)} (β {result.beta:g})" for result in found]
         rows.append((method, *cells))
     caption = f"Test accuracy after {setting.rounds} rounds, {steps}."
     return Table(caption, ("", *PARTITIONS), rows)

@@ -15,10 +15,9 @@ from fedcanon.paper.curves import Panel, draw
 from fedcanon.paper.networks import SCAD, network_config
 from fedcanon.paper.outcome import Claim, Outcome, Table, judged
 from fedcanon.paper.scales import Scale
-from fedcanon.paper.trials import Bench, portion
+from fedcanon.paper.trials import Bench, Training, portion
 from fedcanon.paper.tuning import tune
 from fedcanon.paper.turns import median_seconds
-from fedcanon.runs import Record
 from fedcanon.runs.build import assemble, build_problem
 from fedcanon.runs.config import Config, changed
 from fedcanon.runs.named import make_dataset
@@ -74,7 +73,7 @@ SETTINGS = {
     Scale.paper: Setting(),
 }
 
-Histories = dict[str, dict[str, list[Record]]]
+Trainings = dict[str, dict[str, Training]]
 """By partition and method."""
 
 
@@ -99,7 +98,7 @@ def run(scale: Scale, bench: Bench) -> Iterator[Outcome]:
         own = _config(setting, partition, METHODS[method])
         return changed(own, {"algorithm.beta": betas[method]})
 
-    histories = {
+    trainings = {
         shown: {
             method: bench.train(f"{method}, {shown}", config(method, partition), dataset)
             for method in METHODS
@@ -120,20 +119,20 @@ def run(scale: Scale, bench: Bench) -> Iterator[Outcome]:
             "penalty": SCAD,
             "grids": {method: found.grid for method, found in tuned.items()},
         },
-        tables=[_table(setting, betas, histories, seconds)],
-        claims=judged(scale, _claims(setting, histories, seconds)),
+        tables=[_table(setting, betas, trainings, seconds)],
+        claims=judged(scale, _claims(setting, trainings, seconds)),
         data={
             "seconds of a round": seconds,
             "round, loss, accuracy": {
-                shown: {method: _numbers(records) for method, records in by_method.items()}
-                for shown, by_method in histories.items()
+                shown: {method: _numbers(training) for method, training in by_method.items()}
+                for shown, by_method in trainings.items()
             },
         },
         notes=[
             "β is chosen by validation on Dir(0.2) and used on all three; FedMiD is the published "
             "form; FedCanon and FedCanon+ have α = βK.",
         ],
-        figure=draw([_panel(shown, histories[shown], seconds) for shown in PARTITIONS]),
+        figure=draw([_panel(shown, trainings[shown], seconds) for shown in PARTITIONS]),
     )
 
 
@@ -141,33 +140,33 @@ def _config(setting: Setting, partition: str, method: str) -> Config:
     return network_config(setting, "fashion_mnist", partition, "cnn", {"name": method}, SCAD)
 
 
-def _accuracy(records: list[Record]) -> float:
-    return records[-1].test["accuracy"]
+def _numbers(training: Training) -> list[tuple[int, float, float]]:
+    return [(r.round, r.loss, r.test["accuracy"]) for r in training.records]
 
 
-def _numbers(records: list[Record]) -> list[tuple[int, float, float]]:
-    return [(r.round, r.loss, r.test["accuracy"]) for r in records]
-
-
-def _panel(shown: str, histories: dict[str, list[Record]], seconds: dict[str, float]) -> Panel:
+def _panel(shown: str, trainings: dict[str, Training], seconds: dict[str, float]) -> Panel:
     curves = {
         method: (
-            [record.round * seconds[method] for record in records],
-            [record.test["accuracy"] for record in records],
+            [record.round * seconds[method] for record in training.records],
+            [record.test["accuracy"] for record in training.records],
         )
-        for method, records in histories.items()
+        for method, training in trainings.items()
     }
     return Panel(shown, "seconds of training", "test accuracy", curves)
 
 
+def _shown(training: Training) -> str:
+    return "diverged" if training.diverged else f"{training.accuracy():.4f}"
+
+
 def _table(
-    setting: Setting, betas: dict[str, float], histories: Histories, seconds: dict[str, float]
+    setting: Setting, betas: dict[str, float], trainings: Trainings, seconds: dict[str, float]
 ) -> Table:
     rows = [
         (
             method,
             f"{betas[method]:g}",
-            *(f"{_accuracy(histories[shown][method]):.4f}" for shown in PARTITIONS),
+            *(_shown(trainings[shown][method]) for shown in PARTITIONS),
             f"{seconds[method]:.3g}",
             f"{seconds[method] / seconds['FedCanon']:.2f}×",
         )
@@ -177,10 +176,10 @@ def _table(
     return Table(caption, ("", "β", *PARTITIONS, "s/round", "to FedCanon"), rows)
 
 
-def _claims(setting: Setting, histories: Histories, seconds: dict[str, float]) -> list[Claim]:
-    fedcanon = {shown: _accuracy(histories[shown]["FedCanon"]) for shown in PARTITIONS}
+def _claims(setting: Setting, trainings: Trainings, seconds: dict[str, float]) -> list[Claim]:
+    fedcanon = {shown: trainings[shown]["FedCanon"].accuracy() for shown in PARTITIONS}
     others = {
-        shown: max(_accuracy(histories[shown][method]) for method in BASELINES)
+        shown: max(trainings[shown][method].accuracy() for method in BASELINES)
         for shown in PARTITIONS
     }
     ratios = {method: seconds[method] / seconds["FedCanon"] for method in BASELINES}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import statistics
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor
 
 from fedcanon.data import Dataset, Split
+from fedcanon.errors import FedcanonError
 from fedcanon.runs import Observer, Record
 from fedcanon.runs.config import Config
 from fedcanon.runs.folder import RunFolder
@@ -34,26 +36,49 @@ class Watch:
 
 
 @dataclass(frozen=True)
+class Training:
+    """The measures of a training, and why it ended early where it diverged."""
+
+    records: list[Record]
+    diverged: str = ""
+
+    def accuracy(self, last: int = 1) -> float:
+        """Mean test accuracy of the last measurements; 0 for a model that has diverged."""
+        if self.diverged:
+            return 0.0
+        return statistics.fmean(record.test["accuracy"] for record in self.records[-last:])
+
+
+@dataclass(frozen=True)
 class Bench:
     """Where an item works: the folder of its runs, and who watches."""
 
     folder: Path
     watch: Watch = field(default_factory=Watch)
 
-    def train(self, label: str, config: Config, dataset: Dataset) -> list[Record]:
-        """The measures of a training: loaded if it is finished, else resumed or begun."""
+    def train(self, label: str, config: Config, dataset: Dataset) -> Training:
+        """A training: loaded if it is finished or has diverged, else resumed or begun."""
         path = self.folder / run_name(config, dataset)
-        run = RunFolder(path)
-        if run.result is None:
-            with self.watch.training(label) as observer:
-                if (path / "config.toml").is_file():
-                    resume(path, dataset=dataset, observers=[observer])
-                else:
-                    shutil.rmtree(path, ignore_errors=True)  # was killed before it was a run
-                    train(config, dataset=dataset, folder=path, observers=[observer])
+        run, note = RunFolder(path), path / "diverged.txt"
+        if run.result is None and not note.is_file():
+            try:
+                self._go_on(label, path, config, dataset)
+            except FedcanonError as error:
+                if "diverged" not in str(error):
+                    raise
+                note.write_text(str(error), encoding="utf-8")
             # The states of all clients of a network fill a disk, and the run is over.
             shutil.rmtree(path / "checkpoints", ignore_errors=True)
-        return run.records()
+        diverged = note.read_text(encoding="utf-8") if note.is_file() else ""
+        return Training(run.records(), diverged)
+
+    def _go_on(self, label: str, path: Path, config: Config, dataset: Dataset) -> None:
+        with self.watch.training(label) as observer:
+            if (path / "config.toml").is_file():
+                resume(path, dataset=dataset, observers=[observer])
+            else:
+                shutil.rmtree(path, ignore_errors=True)  # was killed before it was a run
+                train(config, dataset=dataset, folder=path, observers=[observer])
 
 
 def run_name(config: Config, dataset: Dataset) -> str:

@@ -12,7 +12,6 @@ from fedcanon.data import Dataset
 from fedcanon.errors import FedcanonError
 from fedcanon.paper.trials import Bench
 from fedcanon.runs.config import Config, changed
-from fedcanon.runs.training import RunStoppedError
 from fedcanon.search.selection import HELD_OUT, hold_out
 
 Settings = dict[str, Any]
@@ -57,9 +56,5 @@ def tune(
 
 
 def _loss(bench: Bench, label: str, config: Config, validation: Dataset) -> float:
-    try:
-        return bench.train(label, config, validation)[-1].test["test_loss"]
-    except RunStoppedError:
-        raise
-    except FedcanonError:  # it diverged, or its step is outside the domain of the prox
-        return math.inf
+    training = bench.train(label, config, validation)
+    return math.inf if training.diverged else training.records[-1].test["test_loss"]
