@@ -1,6 +1,7 @@
 """What an item leaves behind: files, and numbers that survive the way into them."""
 
 import json
+import math
 
 from matplotlib.figure import Figure
 
@@ -19,7 +20,7 @@ def made(**changes):
         "settings": {"K": 10},
         "tables": [TABLE],
         "claims": [CLAIM],
-        "data": {"losses": [1.0, 0.5]},
+        "data": {"losses": (1.0, 0.123456789), 10: math.inf},
     }
     return Outcome(**fields | changes)
 
@@ -30,7 +31,7 @@ def test_every_form_holds_the_table_and_the_verdict(tmp_path):
     paths = write(made(figure=figure), tmp_path / "new" / "folder")
     assert [path.suffix for path in paths] == [".json", ".md", ".tex", ".png", ".pdf"]
     kept = json.loads(paths[0].read_text(encoding="utf-8"))
-    assert kept["data"] == {"losses": [1.0, 0.5]}
+    assert kept["data"] == {"losses": [1.0, 0.123457], "10": None}
     assert kept["claims"][0]["verdict"] == "does not agree"
     assert "| FedCanon | 1.0 ± 0.1 | ✓ |" in paths[1].read_text(encoding="utf-8")
     assert "| h is slow | it is not | does not agree |" in paths[1].read_text(encoding="utf-8")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -104,7 +105,21 @@ def _json(outcome: Outcome) -> str:
         "data": outcome.data,
         "versions": versions,
     }
-    return json.dumps(table, indent=1, ensure_ascii=False, default=str) + "\n"
+    lines = [
+        f'"{key}": {json.dumps(_plain(value), ensure_ascii=False)}' for key, value in table.items()
+    ]
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _plain(value: Any) -> Any:
+    """As JSON has it: numbers of six digits, and null for those that are not finite."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, float):
+        return float(f"{value:.6g}") if math.isfinite(value) else None
+    return value
 
 
 def markdown(outcome: Outcome) -> str:
