@@ -124,7 +124,7 @@ def test_figure_two_on_fashion_mnist(outcome, needs_data):
     needs_data("fashion_mnist")
     found = outcome("fig2")
     assert "subset: 2,000 of 60,000 training" in found.title
-    assert [claim.verdict for claim in found.claims] == ["no verdict"] * 4
+    assert [claim.verdict for claim in found.claims] == ["no verdict"] * 7
     assert set(rows(found)) == set(fig2.METHODS)
     grids = found.settings["grids"]["Dir(0.1)"]["FedAvg"]
     assert [point["beta"] for point in grids] == [0.05, 0.1]

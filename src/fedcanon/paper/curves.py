@@ -22,7 +22,8 @@ class Panel:
     y: str
     curves: Mapping[str, Points]
     logarithmic: bool = False
-    logarithmic_x: bool = False
+    after_start: bool = False
+    """Whether the axis leaves out how low the curves begin."""
 
 
 def draw(panels: Sequence[Panel], *, rows: int = 1, common_legend: bool = True) -> Figure:
@@ -40,8 +41,10 @@ def draw(panels: Sequence[Panel], *, rows: int = 1, common_legend: bool = True) 
         axes.spines[["top", "right"]].set_visible(False)
         if panel.logarithmic:
             axes.set_yscale("log")
-        if panel.logarithmic_x:
-            axes.set_xscale("log")
+        if panel.after_start:
+            later = [value for _, y in panel.curves.values() for value in y[1:]]
+            margin = 0.08 * (max(later) - min(later))
+            axes.set_ylim(min(later) - margin, max(later) + margin)
         if not common_legend:
             axes.legend(fontsize=7, frameon=False)
     if common_legend:

@@ -152,7 +152,7 @@ def _panel(shown: str, trainings: dict[str, Training], seconds: dict[str, float]
         )
         for method, training in trainings.items()
     }
-    return Panel(shown, "seconds of training", "test accuracy", curves)
+    return Panel(shown, "seconds of training", "test accuracy", curves, after_start=True)
 
 
 def _shown(training: Training) -> str:
