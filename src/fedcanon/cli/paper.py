@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.console import Group
@@ -19,14 +19,13 @@ from rich.text import Text
 from fedcanon.cli.app import app, console
 from fedcanon.cli.progress import progress_bar
 from fedcanon.errors import FedcanonError
+from fedcanon.paper.items import ITEMS
+from fedcanon.paper.outcome import Outcome, write
 from fedcanon.paper.scales import Scale
+from fedcanon.paper.trials import Bench, Watch
 from fedcanon.runs.folder import runs_folder
 from fedcanon.runs.observers import Observer
 from fedcanon.runs.training import RunStoppedError
-
-if TYPE_CHECKING:
-    from fedcanon.paper.outcome import Outcome
-    from fedcanon.paper.trials import Watch
 
 
 class Name(StrEnum):
@@ -61,16 +60,12 @@ def paper(
     Every training is a run folder: the same command loads what is finished and goes on with the
     rest.
     """
-    from fedcanon.paper.items import ITEMS  # takes a second to import
-    from fedcanon.paper.outcome import write
-    from fedcanon.paper.trials import Bench
-
     names = list(ITEMS) if name is Name.all else [str(name)]
     for number, item in enumerate(names):
         own = (folder or runs_folder() / "paper") / scale / item
         written: list[Path] = []
         try:
-            for outcome in ITEMS[item](scale, Bench(own / "runs", _watch())):
+            for outcome in ITEMS[item](scale, Bench(own / "runs", Bars())):
                 written = write(outcome, own)
         except RunStoppedError:
             raise FedcanonError("stopped: the same command goes on with what is missing.") from None
@@ -81,22 +76,19 @@ def paper(
         console.print(", ".join(path.name for path in written), highlight=False)
 
 
-def _watch() -> Watch:
-    from fedcanon.paper.trials import Watch
+class Bars(Watch):
+    """Progress bars; nothing where the output is no terminal."""
 
-    class Bars(Watch):
-        def training(self, label: str) -> AbstractContextManager[Observer]:
-            return progress_bar(escape(label))
+    def training(self, label: str) -> AbstractContextManager[Observer]:
+        return progress_bar(escape(label))
 
-        @contextmanager
-        def steps(self, label: str, total: int) -> Iterator[Callable[[], None]]:
-            columns = (TextColumn(escape(label)), MofNCompleteColumn(), BarColumn())
-            hidden = not console.is_terminal
-            with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
-                task = progress.add_task("", total=total)
-                yield lambda: progress.advance(task)
-
-    return Bars()
+    @contextmanager
+    def steps(self, label: str, total: int) -> Iterator[Callable[[], None]]:
+        columns = (TextColumn(escape(label)), MofNCompleteColumn(), BarColumn())
+        hidden = not console.is_terminal
+        with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
+            task = progress.add_task("", total=total)
+            yield lambda: progress.advance(task)
 
 
 def _show(outcome: Outcome) -> None:

@@ -12,7 +12,6 @@ from dataclasses import asdict, dataclass
 from fedcanon.algorithms import ZA1, Algorithm, FedCanon, FedCanonPlus, FedDA, FedMiD
 from fedcanon.paper.masks import MaskedSCAD
 from fedcanon.paper.networks import SCAD as SCAD_TABLE
-from fedcanon.paper.networks import network_config
 from fedcanon.paper.outcome import Claim, Outcome, Table, judged
 from fedcanon.paper.scales import Scale
 from fedcanon.paper.trials import Bench, portion
@@ -20,6 +19,7 @@ from fedcanon.paper.turns import median_seconds
 from fedcanon.penalties import SCAD, on_weights
 from fedcanon.runs import Federation
 from fedcanon.runs.build import build_problem
+from fedcanon.runs.config import make_config
 from fedcanon.runs.named import make_dataset
 
 METHODS: dict[str, type[Algorithm]] = {
@@ -95,13 +95,11 @@ def run(scale: Scale, bench: Bench) -> Iterator[Outcome]:
 
 
 def _federations(setting: Setting, local_steps: int) -> dict[str, Federation]:
-    @dataclass(frozen=True)
-    class Lengths:
-        rounds, every, clients = 1, 1, setting.clients
-        local_steps, batch_size = 1, setting.batch_size
-
     dataset = portion(make_dataset({"name": "fashion_mnist"}), 1000 * setting.clients, 100)
-    config = network_config(Lengths(), "fashion_mnist", "iid", "cnn", {"name": "pgd"}, SCAD_TABLE)
+    data = {"name": "fashion_mnist", "partition": "iid"}
+    config = make_config(
+        None, {"data": data, "model": "cnn", "clients": {"count": setting.clients}}
+    )
     problem = build_problem(config, dataset)
     kappa = SCAD_TABLE["kappa"]
     penalties = {MASKS: MaskedSCAD(kappa), OURS: SCAD(kappa)}
