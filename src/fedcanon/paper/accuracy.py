@@ -247,6 +247,7 @@ def _outcome(
             "on FEMNIST writers are dealt out by Dir(0.2), elsewhere labels.",
             "steps are chosen by validation for each dataset and model where data are most unlike; "
             "FedCanon and FedCanon+ have α = βK.",
+            "FedDR with relaxation 1, as here, and FedADMM are the same method with η and 1/η.",
         ],
     )
 
