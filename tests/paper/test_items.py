@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from fedcanon.cli import paper as cli
 from fedcanon.cli.paper import Name
 from fedcanon.objectives.models import MODELS
 from fedcanon.paper import accuracy, costs, fig1, fig2, fig3, prox, seconds, theory
@@ -20,6 +21,16 @@ def rows(outcome, number=0):
 
 def test_every_name_is_an_item():
     assert {str(name) for name in Name} == {*ITEMS, "all"}
+
+
+def test_all_runs_one_item_after_the_other(fedcanon, monkeypatch, tmp_path):
+    """With the two that train nothing, so that it takes a moment."""
+    monkeypatch.setattr(cli, "ITEMS", {name: ITEMS[name] for name in ("datasets", "costs")})
+    monkeypatch.setenv("FEDCANON_DATA", str(tmp_path))
+    code, out, _ = fedcanon("paper", "all", "--scale", "smoke", "--folder", str(tmp_path / "out"))
+    assert code == 0
+    assert out.index("Table IV") < out.index("Table III")
+    assert {path.name for path in (tmp_path / "out" / "smoke").iterdir()} == {"datasets", "costs"}
 
 
 def test_table_three_is_counted_and_agrees(written):
