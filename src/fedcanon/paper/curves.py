@@ -43,7 +43,7 @@ def draw(panels: Sequence[Panel], *, rows: int = 1, common_legend: bool = True) 
             axes.set_yscale("log")
         if panel.after_start:
             later = [value for _, y in panel.curves.values() for value in y[1:]]
-            margin = 0.08 * (max(later) - min(later))
+            margin = max(0.08 * (max(later) - min(later)), 0.01)
             axes.set_ylim(min(later) - margin, max(later) + margin)
         if not common_legend:
             axes.legend(fontsize=7, frameon=False)
