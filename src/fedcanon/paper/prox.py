@@ -32,10 +32,10 @@ MASKS: dict[str, Penalty] = {
     "SCAD": MaskedSCAD(KAPPA),
 }
 PAPER = {
-    "ResNet-18": ("86.6", "119.8 (1.383×)", "222.4 (2.568×)", "387.4 (4.473×)"),
-    "ResNet-34": ("159.1", "226.8 (1.426×)", "371.9 (2.338×)", "751.9 (4.727×)"),
-    "ResNet-50": ("302.5", "248.3 (0.821×)", "401.8 (1.328×)", "836.2 (2.764×)"),
-    "ResNet-101": ("561.3", "430.0 (0.766×)", "718.7 (1.280×)", "1589.1 (2.831×)"),
+    "ResNet-18": ("86.6", "119.8 (1.38×)", "222.4 (2.57×)", "387.4 (4.47×)"),
+    "ResNet-34": ("159.1", "226.8 (1.43×)", "371.9 (2.34×)", "751.9 (4.73×)"),
+    "ResNet-50": ("302.5", "248.3 (0.82×)", "401.8 (1.33×)", "836.2 (2.76×)"),
+    "ResNet-101": ("561.3", "430.0 (0.77×)", "718.7 (1.28×)", "1589.1 (2.83×)"),
 }
 """What the paper prints: forward and backward, then ℓ1, MCP and SCAD."""
 
@@ -116,7 +116,7 @@ def _table(caption: str, found: dict[str, Times], form: str) -> Table:
     rows: list[tuple[str, ...]] = []
     for shown, times in found.items():
         cells = [
-            f"{1e3 * seconds:.1f} ({seconds / times.forward_backward:.3f}×)"
+            f"{1e3 * seconds:.1f} ({seconds / times.forward_backward:.3g}×)"
             for seconds in getattr(times, form).values()
         ]
         size = f"{times.parameters / 1e6:.1f} M"
