@@ -8,7 +8,7 @@ import torch
 from fedcanon.cli import paper as cli
 from fedcanon.cli.paper import Name
 from fedcanon.objectives.models import MODELS
-from fedcanon.paper import accuracy, costs, fig1, fig2, fig3, prox, seconds, theory
+from fedcanon.paper import accuracy, costs, fig1, fig2, fig3, properties, prox, seconds, theory
 from fedcanon.paper.items import ITEMS
 from fedcanon.paper.masks import MaskedL1, MaskedMCP, MaskedSCAD
 from fedcanon.paper.scales import Scale
@@ -108,6 +108,20 @@ def test_table_two_is_measured(outcome):
     assert entries["FedMiD"][0] == "✗ (✓)"
     assert found.data["FedMiD"]["prox"] == (5 * 10 + 1, 5 * 40 + 1)
     assert math.isinf(found.data["FedDA"]["stationarity"])
+
+
+def test_the_waves_of_table_two_are_not_convex():
+    setting = properties.SETTINGS[Scale.smoke]
+    problem = properties._waves(properties._quadratics(setting))
+    start = problem.start.clone().requires_grad_()
+    quadratics = [client.quadratic for client in problem.clients]
+    value = sum(0.5 * (start - q.b) @ q.A @ (start - q.b) for q in quadratics) / len(quadratics)
+    value = value + torch.cos(2 * start).sum() / 8
+    assert problem.value(problem.start) == pytest.approx(value.item())
+    gradient = torch.autograd.grad(value, start)[0]
+    torch.testing.assert_close(problem.value_and_gradient(problem.start)[1], gradient)
+    hessian_at_zero = sum(q.A for q in quadratics) / len(quadratics) - torch.eye(10) / 2
+    assert float(torch.linalg.eigvalsh(hessian_at_zero).min()) < -0.05
 
 
 @pytest.mark.slow
