@@ -108,7 +108,10 @@ def run(scale: Scale, bench: Bench) -> Iterator[Outcome]:
         for shown in setting.partitions
     }
     problem = build_problem(config("FedCanon", "iid"), dataset)
-    steps = {method: assemble(config(method, "iid"), problem).step for method in METHODS}
+    alone = {"engine.name": "serial"}  # clients of one contender must not run beside another
+    steps = {
+        method: assemble(changed(config(method, "iid"), alone), problem).step for method in METHODS
+    }
     with bench.watch.steps("rounds by turns", len(METHODS) * (setting.turns + 1)) as done:
         seconds = median_seconds(steps, setting.turns, done)
     subset = f" · {dataset.note}" if dataset.note else ""
