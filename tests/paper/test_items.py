@@ -267,3 +267,10 @@ def test_a_missing_dataset_gets_one_sentence(fedcanon, monkeypatch, tmp_path):
     assert code == 2
     assert "the dataset a9a is not in" in " ".join(err.split())
     assert not out
+
+
+def test_a_folder_that_cannot_be_made_gets_one_sentence(fedcanon, tmp_path):
+    (tmp_path / "file").touch()
+    code, _, err = fedcanon("paper", "costs", "--scale", "smoke", "--folder", f"{tmp_path}/file")
+    assert code == 2
+    assert "cannot write to" in " ".join(err.split())
