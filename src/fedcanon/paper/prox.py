@@ -116,7 +116,7 @@ def _table(caption: str, found: dict[str, Times], form: str) -> Table:
     rows: list[tuple[str, ...]] = []
     for shown, times in found.items():
         cells = [
-            f"{1e3 * seconds:.1f} ({seconds / times.forward_backward:.3g}×)"
+            f"{1e3 * seconds:.1f} ({seconds / times.forward_backward:.2g}×)"
             for seconds in getattr(times, form).values()
         ]
         size = f"{times.parameters / 1e6:.1f} M"
