@@ -85,7 +85,7 @@ def main() -> None:
         settings = {
             "rounds": options.rounds,
             "algorithm.local_steps": options.local_steps,
-            "penalty.kappa": 0.0,
+            "penalty.name": "zero",
             "evaluate.every": options.rounds,
             "evaluate.gradient": "false",
             "deployment.state": options.state,

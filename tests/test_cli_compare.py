@@ -1,4 +1,4 @@
-"""``fedcanon compare`` and ``fedcanon paper`` as a user types them."""
+"""``fedcanon compare`` as a user types it."""
 
 import pytest
 
@@ -79,12 +79,3 @@ def test_mistakes_get_one_sentence_before_anything_is_trained(fedcanon, argument
     assert code == 2
     assert expected in " ".join(err.split())
     assert not out
-
-
-def test_the_cost_table_of_the_paper_is_counted_and_agrees(fedcanon):
-    code, out, _ = fedcanon("paper", "costs")
-    assert code == 0
-    assert out.count("✓") == 11
-    assert "✗" not in out
-    assert row(out, "ZA1")[-4:] == ["61", "2", "2", "✓"]
-    assert max(map(len, out.splitlines())) <= 80

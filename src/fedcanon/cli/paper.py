@@ -2,53 +2,114 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Group
+from rich.markup import escape
+from rich.padding import Padding
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
+from rich.text import Text
 
 from fedcanon.cli.app import app, console
-from fedcanon.paper import costs as table_three
+from fedcanon.cli.progress import progress_bar
+from fedcanon.errors import FedcanonError
+from fedcanon.paper.items import ITEMS
+from fedcanon.paper.outcome import Outcome, write
+from fedcanon.paper.scales import Scale
+from fedcanon.paper.trials import Bench, Watch
+from fedcanon.runs.folder import runs_folder
+from fedcanon.runs.observers import Observer
+from fedcanon.runs.training import RunStoppedError
 
 
-class Item(StrEnum):
+class Name(StrEnum):
     """What can be reproduced."""
 
+    prox = "prox"
+    properties = "properties"
     costs = "costs"
+    datasets = "datasets"
+    fig1 = "fig1"
+    fig2 = "fig2"
+    fig3 = "fig3"
+    time = "time"
+    accuracy = "accuracy"
+    theory = "theory"
+    all = "all"
 
 
 @app.command()
-def paper(item: Annotated[Item, typer.Argument(help="A table or figure.")]) -> None:
-    """Reproduce a table or figure of the paper."""
-    {Item.costs: _costs}[item]()
+def paper(
+    name: Annotated[Name, typer.Argument(help="A table or figure.", show_default=False)],
+    scale: Annotated[
+        Scale, typer.Option(help="A minute, an hour on two cores, or the paper's own settings.")
+    ] = Scale.laptop,
+    folder: Annotated[
+        Path | None,
+        typer.Option(help="Where results and runs are kept; runs/paper without it."),
+    ] = None,
+) -> None:
+    """Reproduce a table or figure of the paper: a JSON file, tables, a picture and a verdict.
+
+    Every training is a run folder: the same command loads what is finished and goes on with the
+    rest.
+    """
+    names = list(ITEMS) if name is Name.all else [str(name)]
+    for number, item in enumerate(names):
+        own = (folder or runs_folder() / "paper") / scale / item
+        written: list[Path] = []
+        try:
+            for outcome in ITEMS[item](scale, Bench(own / "runs", Bars())):
+                written = write(outcome, own)
+        except RunStoppedError:
+            raise FedcanonError("stopped: the same command goes on with what is missing.") from None
+        if number:
+            console.rule(style="dim")
+        _show(outcome)
+        console.print(f"\n[dim]written to[/] {escape(str(own))}: ", end="", highlight=False)
+        console.print(", ".join(path.name for path in written), highlight=False)
 
 
-def _costs() -> None:
-    table = Table(box=None, padding=(0, 1), header_style="dim")
-    for column in ("", "prox per round"):
-        table.add_column(column, no_wrap=True)
-    for column in ("formula", "counted", "floats/d", "counted", ""):
-        table.add_column(column, justify="right")
-    agree = True
-    with console.status("running every composite method …"):
-        for cost in table_three.costs():
-            method, agree = cost.method, agree and cost.agrees
-            table.add_row(
-                method.name if method.in_paper else f"{method.name} [dim]*[/]",
-                method.prox_formula,
-                f"{method.prox:.4g}",
-                f"{cost.prox:.4g}",
-                f"{method.floats:g}",
-                f"{cost.floats:.4g}",
-                "[green]✓[/]" if cost.agrees else "[red]✗[/]",
-            )
-    console.print(
-        f"[bold]Table III, measured[/] · N = {table_three.CLIENTS}, K = {table_three.LOCAL_STEPS}, "
-        f"|S| = {table_three.SAMPLED} where sampled, a round t ≥ 1 on digits with ℓ1\n",
-        highlight=False,
-    )
-    console.print(table, highlight=False)
-    console.print("\n[dim]* not in the paper's table[/]", highlight=False)
-    if not agree:
-        raise typer.Exit(1)
+class Bars(Watch):
+    """Progress bars; nothing where the output is no terminal."""
+
+    def training(self, label: str) -> AbstractContextManager[Observer]:
+        return progress_bar(escape(label))
+
+    @contextmanager
+    def steps(self, label: str, total: int) -> Iterator[Callable[[], None]]:
+        columns = (TextColumn(escape(label)), MofNCompleteColumn(), BarColumn())
+        hidden = not console.is_terminal
+        with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
+            task = progress.add_task("", total=total)
+            yield lambda: progress.advance(task)
+
+
+def _show(outcome: Outcome) -> None:
+    console.print(Text(f"{outcome.title} · scale {outcome.scale}", style="bold"))
+    for table in outcome.tables:
+        console.print()
+        console.print(Text(table.caption, style="italic"))
+        shown = Table(box=None, padding=(0, 1), header_style="dim")
+        for index, column in enumerate(table.head):
+            shown.add_column(escape(column), justify="right" if index else "left")
+        for row in table.rows:
+            shown.add_row(*map(escape, row))
+        console.print(shown, highlight=False)
+    marks = {True: "[green]✓[/]", False: "[red]✗[/]", None: "[dim]·[/]"}
+    for claim in outcome.claims:
+        lines = Group(
+            Text(f"claim: {claim.paper}"),
+            Text(f"measured: {claim.measured}"),
+            f"{marks[claim.agrees]} {claim.verdict}",
+        )
+        console.print()
+        console.print(Padding(lines, (0, 0, 0, 1)), highlight=False)
+    for note in outcome.notes:
+        console.print(Text(f"\nnote: {note}", style="dim"))

@@ -1,0 +1,37 @@
+"""Every table and figure by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from fedcanon.paper import (
+    accuracy,
+    costs,
+    datasets,
+    fig1,
+    fig2,
+    fig3,
+    properties,
+    prox,
+    seconds,
+    theory,
+)
+from fedcanon.paper.outcome import Outcome
+from fedcanon.paper.scales import Scale
+from fedcanon.paper.trials import Bench
+
+Item = Callable[[Scale, Bench], Iterator[Outcome]]
+"""Yields the outcome; one that takes long yields several times, each replacing the one before."""
+
+ITEMS: dict[str, Item] = {
+    "prox": prox.run,
+    "properties": properties.run,
+    "costs": costs.run,
+    "datasets": datasets.run,
+    "fig1": fig1.run,
+    "fig2": fig2.run,
+    "fig3": fig3.run,
+    "time": seconds.run,
+    "accuracy": accuracy.run,
+    "theory": theory.run,
+}

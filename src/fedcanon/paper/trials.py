@@ -1,0 +1,115 @@
+"""Trainings that are kept: each is an ordinary run folder, found again by its settings."""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedcanon.data import Dataset, Split
+from fedcanon.errors import FedcanonError
+from fedcanon.runs import Observer, Record
+from fedcanon.runs.config import Config
+from fedcanon.runs.folder import RunFolder
+from fedcanon.runs.training import resume, train
+
+
+class Watch:
+    """Is told of everything that takes long; this one shows nothing."""
+
+    def training(self, label: str) -> AbstractContextManager[Observer]:
+        """An observer while one training goes on."""
+        return nullcontext(Observer())
+
+    @contextmanager
+    def steps(self, label: str, total: int) -> Iterator[Callable[[], None]]:
+        """A function to call after each of so many steps."""
+        yield lambda: None
+
+
+@dataclass(frozen=True)
+class Training:
+    """The measures of a training, and why it ended early where it diverged."""
+
+    records: list[Record]
+    diverged: str = ""
+
+    def accuracy(self, last: int = 1) -> float:
+        """Mean test accuracy of the last measurements; 0 for a model that has diverged."""
+        if self.diverged:
+            return 0.0
+        return statistics.fmean(record.test["accuracy"] for record in self.records[-last:])
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Where an item works: the folder of its runs, and who watches."""
+
+    folder: Path
+    watch: Watch = field(default_factory=Watch)
+
+    def train(self, label: str, config: Config, dataset: Dataset) -> Training:
+        """A training: loaded if it is finished or has diverged, else resumed or begun."""
+        path = self.folder / run_name(config, dataset)
+        run, note = RunFolder(path), path / "diverged.txt"
+        if run.result is None and not note.is_file():
+            try:
+                self._go_on(label, path, config, dataset)
+            except FedcanonError as error:
+                if "diverged" not in str(error):
+                    raise
+                note.write_text(str(error), encoding="utf-8")
+            # The states of all clients of a network fill a disk, and the run is over.
+            shutil.rmtree(path / "checkpoints", ignore_errors=True)
+        diverged = note.read_text(encoding="utf-8") if note.is_file() else ""
+        return Training(run.records(), diverged)
+
+    def _go_on(self, label: str, path: Path, config: Config, dataset: Dataset) -> None:
+        with self.watch.training(label) as observer:
+            if (path / "config.toml").is_file():
+                resume(path, dataset=dataset, observers=[observer])
+            else:
+                shutil.rmtree(path, ignore_errors=True)  # was killed before it was a run
+                train(config, dataset=dataset, folder=path, observers=[observer])
+
+
+def run_name(config: Config, dataset: Dataset) -> str:
+    """A name that is the same for the same settings on the same data."""
+    settings = config.model_dump_json(exclude={"engine", "checkpoint", "deployment"})
+    told = f"{settings} {dataset.note} {len(dataset.train)} {len(dataset.test)}"
+    digest = blake2b(told.encode(), digest_size=5).hexdigest()
+    words = (dataset.name, config.data.partition, config.model.name, config.algorithm["name"])
+    return "-".join([*(word.replace(":", "") for word in words), digest])
+
+
+def portion(dataset: Dataset, train: int | None, test: int | None) -> Dataset:
+    """At most so many samples of each split, from a fixed shuffle; all where it is None."""
+    smaller = replace(dataset, train=_first(dataset.train, train), test=_first(dataset.test, test))
+    if len(smaller.train) == len(dataset.train) and len(smaller.test) == len(dataset.test):
+        return dataset
+    if dataset.note:
+        counts = f"{len(smaller.train):,} training and {len(smaller.test):,} test samples"
+        return replace(smaller, note=f"{dataset.note}; of these {counts}")
+    note = (
+        f"subset: {len(smaller.train):,} of {len(dataset.train):,} training and "
+        f"{len(smaller.test):,} of {len(dataset.test):,} test samples"
+    )
+    return replace(smaller, note=note)
+
+
+def _first(split: Split, count: int | None) -> Split:
+    if count is None or count >= len(split):
+        return split
+    rows = np.sort(np.random.default_rng(0).permutation(len(split))[:count])
+    chosen = torch.from_numpy(rows)
+    inputs = split.inputs[chosen] if isinstance(split.inputs, Tensor) else split.inputs[rows]
+    users = None if split.users is None else split.users[chosen]
+    return Split(inputs, split.targets[chosen], users)

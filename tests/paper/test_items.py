@@ -1,0 +1,276 @@
+"""Every table and figure of the paper at the smallest scale, on the data that it uses."""
+
+import math
+
+import pytest
+import torch
+
+from fedcanon.cli import paper as cli
+from fedcanon.cli.paper import Name
+from fedcanon.objectives.models import MODELS
+from fedcanon.paper import accuracy, costs, fig1, fig2, fig3, properties, prox, seconds, theory
+from fedcanon.paper.items import ITEMS
+from fedcanon.paper.masks import MaskedL1, MaskedMCP, MaskedSCAD
+from fedcanon.paper.scales import Scale
+from fedcanon.penalties import L1, MCP, SCAD
+
+
+def rows(outcome, number=0):
+    return {row[0]: row[1:] for row in outcome.tables[number].rows}
+
+
+def test_every_name_is_an_item():
+    assert {str(name) for name in Name} == {*ITEMS, "all"}
+
+
+def test_all_runs_one_item_after_the_other(fedcanon, monkeypatch, tmp_path):
+    """With the two that train nothing, so that it takes a moment."""
+    monkeypatch.setattr(cli, "ITEMS", {name: ITEMS[name] for name in ("datasets", "costs")})
+    monkeypatch.setenv("FEDCANON_DATA", str(tmp_path))
+    code, out, _ = fedcanon("paper", "all", "--scale", "smoke", "--folder", str(tmp_path / "out"))
+    assert code == 0
+    assert out.index("Table IV") < out.index("Table III")
+    assert {path.name for path in (tmp_path / "out" / "smoke").iterdir()} == {"datasets", "costs"}
+
+
+def test_table_three_is_counted_and_agrees(written):
+    out, folder, kept = written("costs")
+    assert out.count("✓") == 12  # eleven rows and the verdict
+    assert "✗" not in out
+    assert max(map(len, out.splitlines()[:-1])) <= 80
+    assert kept["data"]["ZA1"] == {"prox": 10 * 6 + 1, "floats per d": 2}
+    assert kept["data"]["FedCanon"] == {"prox": 1, "floats per d": 3}
+    assert kept["data"]["FedCanon+"] == {"prox": 1, "floats per d": 2}
+    assert {path.name for path in folder.iterdir()} == {"costs.json", "costs.md", "costs.tex"}
+    assert costs.CLIENTS == 10
+
+
+@pytest.mark.slow
+def test_table_four_counts_what_is_at_hand(written, needs_data):
+    for name in ("a9a", "mnist", "fashion_mnist", "femnist", "cifar10", "cinic10", "tiny_imagenet"):
+        needs_data(name)
+    out, _, kept = written("datasets")
+    assert "subsets: FEMNIST, CINIC-10, Tiny ImageNet" in " ".join(out.split())
+    complete = {name for name, found in kept["data"].items() if found["state"] == "complete"}
+    assert complete == {"a9a", "mnist", "fashion_mnist", "cifar10"}
+    assert kept["data"]["a9a"]["test"] == 16_281
+
+
+def test_absent_datasets_are_shown_as_absent(outcome, monkeypatch, tmp_path):
+    monkeypatch.setenv("FEDCANON_DATA", str(tmp_path))
+    found = outcome("datasets")
+    assert {row[-1] for row in found.tables[0].rows} == {"absent"}
+    assert found.claims[0].verdict == "no verdict"
+
+
+@pytest.mark.slow
+def test_table_one_times_both_forms_of_the_prox(outcome, needs_data):
+    needs_data("mnist")
+    found = outcome("prox")
+    times = found.data["ResNet-18"]
+    # torchvision's ResNet-18 has 11,689,512 parameters for 1,000 classes and three channels.
+    assert times["parameters"] == 11_689_512 - 990 * 513 - 64 * 2 * 49
+    for name, penalty in prox.OURS.items():
+        assert 0 < times["ours"][name] < times["masks"][name]
+        assert rows(found)["ResNet-18"][0] == "11.2 M"
+        assert penalty.rho < 1 / prox.STEP
+    assert set(prox.PAPER) == {f"ResNet-{n}" for n in (18, 34, 50, 101)}
+    assert {name.lower().replace("-", "") for name in prox.PAPER} <= set(MODELS)
+
+
+@pytest.mark.parametrize("step", [0.1, 1.0])
+@pytest.mark.parametrize(
+    ("masked", "ours"),
+    [(MaskedL1, L1), (MaskedMCP, MCP), (MaskedSCAD, SCAD)],
+    ids=["l1", "mcp", "scad"],
+)
+def test_masks_give_the_numbers_of_the_penalty(masked, ours, step):
+    x = 4 * torch.randn(10_000, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    for kappa in (0.3, 1.0):
+        torch.testing.assert_close(
+            masked(kappa).prox(x, step), ours(kappa).prox(x, step), rtol=1e-12, atol=1e-14
+        )
+
+
+@pytest.mark.slow
+def test_table_two_is_measured(outcome):
+    found = outcome("properties")
+    entries = rows(found)
+    assert len(entries) == 15
+    # By the paper's own analysis, and by that of the methods' authors.
+    assert [cell[0] for cell in entries["FedCanon+"]][:5] == ["✓"] * 5
+    assert [entries[m][0][0] for m in ("SCAFFOLD", "SCAFFNEW", "FedPD", "FedDyn")] == ["✗"] * 4
+    assert [entries[m][2][0] for m in ("FedMiD", "FedDA", "ZA1")] == ["✗"] * 3
+    assert [entries[m][3][0] for m in ("FedMiD", "FedDA")] == ["✗"] * 2
+    solving = {name for name, cells in entries.items() if cells[4].startswith("✗")}
+    assert solving == {"FedPD", "FedDyn", "FedDR", "FedADMM"}
+    # The published FedMiD applies h twice: its limit is not argmin f + h.
+    assert entries["FedMiD"][0] == "✗ (✓)"
+    assert found.data["FedMiD"]["prox"] == (5 * 10 + 1, 5 * 40 + 1)
+    assert math.isinf(found.data["FedDA"]["stationarity"])
+
+
+def test_the_waves_of_table_two_are_not_convex():
+    setting = properties.SETTINGS[Scale.smoke]
+    problem = properties._waves(properties._quadratics(setting))
+    start = problem.start.clone().requires_grad_()
+    quadratics = [client.quadratic for client in problem.clients]
+    value = sum(0.5 * (start - q.b) @ q.A @ (start - q.b) for q in quadratics) / len(quadratics)
+    value = value + torch.cos(2 * start).sum() / 8
+    assert problem.value(problem.start) == pytest.approx(value.item())
+    gradient = torch.autograd.grad(value, start)[0]
+    torch.testing.assert_close(problem.value_and_gradient(problem.start)[1], gradient)
+    hessian_at_zero = sum(q.A for q in quadratics) / len(quadratics) - torch.eye(10) / 2
+    assert float(torch.linalg.eigvalsh(hessian_at_zero).min()) < -0.05
+
+
+@pytest.mark.slow
+def test_figure_one_on_a9a(written, needs_data):
+    needs_data("a9a")
+    out, folder, kept = written("fig1")
+    setting = fig1.SETTINGS[Scale.smoke]
+    curves = kept["data"]["loss and ‖G‖ by α"]["FedCanon"]
+    assert [float(alpha) for alpha in curves] == list(setting.alphas)
+    # A larger server step has come further, from the same start.
+    assert len({records[0][1] for records in curves.values()}) == 1
+    assert curves["0.1"][-1][1] < curves["0.02"][-1][1]
+    assert (folder / "fig1.png").is_file()
+    assert (folder / "fig1.pdf").is_file()
+    runs = list((folder / "runs").iterdir())
+    assert len(runs) == 2 * (len(setting.alphas) + len(setting.betas))
+    before = {run: (run / "result.json").stat().st_mtime_ns for run in runs}
+    again, _, _ = written("fig1")
+    assert again == out
+    assert before == {run: (run / "result.json").stat().st_mtime_ns for run in runs}
+
+
+@pytest.mark.slow
+def test_figure_two_on_fashion_mnist(outcome, needs_data):
+    needs_data("fashion_mnist")
+    found = outcome("fig2")
+    assert "subset: 2,000 of 60,000 training" in found.title
+    assert [claim.verdict for claim in found.claims] == ["no verdict"] * 7
+    assert set(rows(found)) == set(fig2.METHODS)
+    grids = found.settings["grids"]["Dir(0.1)"]["FedAvg"]
+    assert [point["beta"] for point in grids] == [0.05, 0.1]
+    assert all(point["validation_loss"] > 0 for point in grids)
+    # With h = 0 and α = βK FedCanon is SCAFFOLD, option II: identity, up to rounding.
+    for shown in fig2.PARTITIONS:
+        equal = found.data["equal steps"][shown]
+        losses = [
+            [point[1] for point in equal[method]["round, loss, accuracy"][0]]
+            for method in ("FedCanon", "SCAFFOLD")
+        ]
+        assert losses[0] == pytest.approx(losses[1], rel=1e-3)
+
+
+@pytest.mark.slow
+def test_figure_three_on_fashion_mnist(outcome, needs_data):
+    needs_data("fashion_mnist")
+    found = outcome("fig3")
+    assert set(found.data["seconds of a round"]) == set(fig3.METHODS)
+    assert all(value > 0 for value in found.data["seconds of a round"].values())
+    assert len(found.figure.axes) == len(fig3.PARTITIONS)
+    panel = found.figure.axes[0]
+    lines = {line.get_label(): line.get_xdata() for line in panel.get_lines()}
+    setting = fig3.SETTINGS[Scale.smoke]
+    for method, x in lines.items():
+        assert x[-1] == pytest.approx(setting.rounds * found.data["seconds of a round"][method])
+
+
+@pytest.mark.slow
+def test_table_five_has_the_ratios_of_the_paper(outcome, needs_data):
+    needs_data("fashion_mnist")
+    found = outcome("time")
+    paper = rows(found, 2)
+    assert paper["40"][1] == "2,364 (5.67× 2.09×)"  # the example in the paper's text
+    assert paper["80"][3] == "7,201 (10.02× 1.77×)"
+    ours, masks = found.data[seconds.OURS], found.data[seconds.MASKS]
+    assert min(ours) == 1
+    # The prox of masks costs those most that call it most.
+    for method in seconds.BASELINES:
+        assert masks[2][method] > ours[2][method]
+
+
+@pytest.mark.slow
+def test_table_six_on_femnist(outcome, needs_data):
+    needs_data("femnist")
+    found = outcome("accuracy")
+    assert "300 of 3,550 writers" in found.title
+    shown = [row for row in found.tables[0].rows if row[0] != "  the paper"]
+    assert len(shown) == len(accuracy.ROWS) == 14
+    assert sum(row[1] == "not run" for row in shown) == 13
+    accuracies = found.data["FEMNIST CNN Dir(0.2)"]
+    assert set(accuracies) == set(accuracy.METHODS)
+    assert all(
+        len(values) == 2 and 0 <= min(values) <= max(values) <= 1 for values in accuracies.values()
+    )
+
+
+def test_the_rows_of_table_six_are_those_of_the_paper():
+    laptop = accuracy.PLANS[Scale.laptop]
+    assert [row.label for row in laptop.rows if row.model == "resnet18"] == [
+        "CIFAR-10 ResNet-18 i.i.d."
+    ]
+    assert accuracy.PLANS[Scale.paper].rows == accuracy.ROWS
+    for row in accuracy.ROWS:  # FedCanon is printed in bold in every row
+        assert row.paper["FedCanon"][0] == max(mean for mean, _ in row.paper.values())
+
+
+@pytest.mark.slow
+def test_theorems_bound_what_is_measured_and_only_fedcanon_drifts(outcome):
+    found = outcome("theory")
+    assert [claim.verdict for claim in found.claims] == ["agrees"] * 3
+    drift = found.data["‖G‖ by K"]
+    steps = theory.SETTINGS[Scale.smoke].drift_steps
+    # The drift is proportional to β(K − 1) to first order.
+    assert drift["FedCanon"][2] / drift["FedCanon"][1] == pytest.approx(steps[2] - 1, rel=0.2)
+    assert drift["FedCanon"][1] > 1e-3
+    assert max(drift["FedCanon+"]) < 1e-4
+
+
+def test_the_constants_of_the_theory_problem_are_known():
+    setting = theory.SETTINGS[Scale.smoke]
+    problem = theory.scattered_problem(setting)
+    client = problem.clients[0]
+    assert float(torch.linalg.eigvalsh(client.A).max()) == pytest.approx(1)
+    for x in (problem.start, torch.zeros_like(problem.start)):
+        gradients = torch.stack(
+            [client.gradient(x, torch.tensor([j])) for j in range(client.samples)]
+        )
+        spread = (gradients - client.gradient(x, None)).square().sum(1).mean()
+        assert float(spread) == pytest.approx(client.variance)
+        direct = 0.5 * torch.stack([(x - p) @ client.A @ (x - p) for p in client.points]).mean()
+        assert client.value(x) == pytest.approx(float(direct))
+        v = x.clone().requires_grad_()
+        value = 0.5 * torch.stack([(v - p) @ client.A @ (v - p) for p in client.points]).mean()
+        torch.testing.assert_close(torch.autograd.grad(value, v)[0], client.full_gradient(x))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["fig9"], "'fig9' is not one of"),
+        (["fig1", "--scale", "huge"], "'huge' is not one of"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else " ".join(value),
+)
+def test_mistakes_get_one_sentence(fedcanon, arguments, expected):
+    code, _, err = fedcanon("paper", *arguments)
+    assert code == 2
+    assert expected in " ".join(err.replace("│", "").split())
+
+
+def test_a_missing_dataset_gets_one_sentence(fedcanon, monkeypatch, tmp_path):
+    monkeypatch.setenv("FEDCANON_DATA", str(tmp_path))
+    code, out, err = fedcanon("paper", "fig1", "--scale", "smoke", "--folder", str(tmp_path / "x"))
+    assert code == 2
+    assert "the dataset a9a is not in" in " ".join(err.split())
+    assert not out
+
+
+def test_a_folder_that_cannot_be_made_gets_one_sentence(fedcanon, tmp_path):
+    (tmp_path / "file").touch()
+    code, _, err = fedcanon("paper", "costs", "--scale", "smoke", "--folder", f"{tmp_path}/file")
+    assert code == 2
+    assert "cannot write to" in " ".join(err.split())

@@ -1,0 +1,56 @@
+"""What an item leaves behind: files, and numbers that survive the way into them."""
+
+import json
+import math
+
+from matplotlib.figure import Figure
+
+from fedcanon.paper.outcome import Claim, Outcome, Table, judged, write
+from fedcanon.paper.scales import Scale
+
+TABLE = Table("K & |S|", ("", "ℓ1 of 5 %", "a_b"), [("FedCanon", "1.0 ± 0.1", "✓")])
+CLAIM = Claim("h is slow", "it is not", False)
+
+
+def made(**changes):
+    fields = {
+        "item": "demo",
+        "title": "A demonstration",
+        "scale": Scale.laptop,
+        "settings": {"K": 10},
+        "tables": [TABLE],
+        "claims": [CLAIM],
+        "data": {"losses": (1.0, 0.123456789), 10: math.inf},
+    }
+    return Outcome(**fields | changes)
+
+
+def test_every_form_holds_the_table_and_the_verdict(tmp_path):
+    figure = Figure()
+    figure.subplots().plot([0, 1], [1, 0])
+    paths = write(made(figure=figure), tmp_path / "new" / "folder")
+    assert [path.suffix for path in paths] == [".json", ".md", ".tex", ".png", ".pdf"]
+    kept = json.loads(paths[0].read_text(encoding="utf-8"))
+    assert kept["data"] == {"losses": [1.0, 0.123457], "10": None}
+    assert kept["claims"][0]["verdict"] == "does not agree"
+    assert "| FedCanon | 1.0 ± 0.1 | ✓ |" in paths[1].read_text(encoding="utf-8")
+    assert "| h is slow | it is not | does not agree |" in paths[1].read_text(encoding="utf-8")
+    assert paths[3].read_bytes().startswith(b"\x89PNG")
+    assert paths[4].read_bytes().startswith(b"%PDF")
+
+
+def test_latex_escapes_what_it_must(tmp_path):
+    tex = write(made(), tmp_path)[2].read_text(encoding="utf-8")
+    assert r"\caption{K \& $|$S$|$}" in tex
+    assert r" & $\ell$1 of 5 \% & a\_b \\" in tex
+    assert r"FedCanon & 1.0 $\pm$ 0.1 & $\checkmark$ \\" in tex
+    assert tex.count("{") == tex.count("}")
+
+
+def test_no_figure_no_picture(tmp_path):
+    assert [path.suffix for path in write(made(), tmp_path)] == [".json", ".md", ".tex"]
+
+
+def test_the_smallest_scale_gives_no_verdicts():
+    assert [claim.verdict for claim in judged(Scale.smoke, [CLAIM])] == ["no verdict"]
+    assert judged(Scale.laptop, [CLAIM]) == [CLAIM]

@@ -1,0 +1,141 @@
+"""Trainings of the paper are run folders that are found again, and steps are tuned fairly."""
+
+from contextlib import nullcontext
+from dataclasses import replace
+
+import pytest
+import torch
+
+from fedcanon import FedcanonError
+from fedcanon.data import DATASETS
+from fedcanon.paper.trials import Bench, Watch, portion, run_name
+from fedcanon.paper.tuning import tune
+from fedcanon.runs import Observer
+from fedcanon.runs.config import changed, make_config
+from fedcanon.runs.folder import RunFolder
+
+CONFIG = make_config(None, {"rounds": 4, "model": "linear"})
+DIGITS = DATASETS["digits"]()
+
+
+class Counting(Watch):
+    """Counts rounds, and stops a training after some of them where it is told to."""
+
+    def __init__(self, stop_after=None):
+        self.rounds, self.stop_after = 0, stop_after
+
+    def training(self, label):
+        return nullcontext(self)
+
+    begin = record = end = lambda self, *_: None
+
+    def round(self, t):
+        self.rounds += 1
+        if t == self.stop_after:
+            raise KeyboardInterrupt
+
+
+def losses(training):
+    return [record.loss for record in training.records]
+
+
+def test_a_finished_training_is_loaded_and_an_interrupted_one_goes_on(tmp_path):
+    whole = Bench(tmp_path / "whole", Counting())
+    expected = losses(whole.train("", CONFIG, DIGITS))
+    assert whole.watch.rounds == 4
+    assert losses(whole.train("", CONFIG, DIGITS)) == expected
+    assert whole.watch.rounds == 4
+
+    config = changed(CONFIG, {"checkpoint.rounds": 1})
+    first = Bench(tmp_path / "broken", Counting(stop_after=2))
+    with pytest.raises(KeyboardInterrupt):
+        first.train("", config, DIGITS)
+    again = Bench(tmp_path / "broken", Counting())
+    found = again.train("", config, DIGITS)
+    assert again.watch.rounds < 4
+    assert losses(found) == expected
+    run = RunFolder(tmp_path / "broken" / run_name(config, DIGITS))
+    assert run.status == "finished"
+    assert not (run.path / "checkpoints").exists()
+
+
+def test_a_training_that_diverges_is_kept_and_not_repeated(tmp_path):
+    bench = Bench(tmp_path, Counting())
+    config = changed(CONFIG, {"algorithm": {"name": "fedavg", "beta": 1e38}})
+    found = bench.train("", config, DIGITS)
+    assert "diverged in round 0" in found.diverged
+    assert [record.round for record in found.records] == [0]
+    assert found.accuracy() == 0
+    bench.watch.begin = None  # a training that begins would call it
+    assert bench.train("", config, DIGITS) == found
+
+
+def test_other_mistakes_are_not_taken_for_divergence(tmp_path):
+    config = changed(CONFIG, {"algorithm": {"name": "fedda"}, "penalty.kappa": 100.0})
+    with pytest.raises(FedcanonError, match="weakly convex"):
+        Bench(tmp_path).train("", config, DIGITS)
+
+
+def test_other_settings_or_other_data_are_another_run():
+    names = {
+        run_name(CONFIG, DIGITS),
+        run_name(changed(CONFIG, {"seed": 1}), DIGITS),
+        run_name(changed(CONFIG, {"algorithm.beta": 0.2}), DIGITS),
+        run_name(CONFIG, portion(DIGITS, 100, None)),
+    }
+    assert len(names) == 4
+    assert run_name(CONFIG, DIGITS) in names
+
+
+def test_a_portion_says_so_and_keeps_samples_with_their_labels():
+    small = portion(DIGITS, 100, 50)
+    assert (len(small.train), len(small.test)) == (100, 50)
+    assert small.note == "subset: 100 of 1,437 training and 50 of 360 test samples"
+    cpu = torch.device("cpu")
+    pairs = zip(*DIGITS.train.tensors(torch.float32, cpu), strict=True)
+    labels = {tuple(x.flatten().tolist()): int(y) for x, y in pairs}
+    for x, y in zip(*small.train.tensors(torch.float32, cpu), strict=True):
+        assert labels[tuple(x.flatten().tolist())] == y
+    assert portion(DIGITS, None, None) is DIGITS
+
+
+def test_tuning_takes_the_best_step_and_passes_over_those_that_diverge(tmp_path):
+    bench = Bench(tmp_path)
+    grid = {"beta": (1e-6, 0.1, 1e38)}
+    tuned = tune(
+        bench, "fedavg", changed(CONFIG, {"algorithm": {"name": "fedavg"}}), DIGITS, grid, 3
+    )
+    assert tuned.settings == {"beta": 0.1}
+    losses = [point["validation_loss"] for point in tuned.grid]
+    assert losses[2] is None
+    assert losses[1] < losses[0]
+    with pytest.raises(FedcanonError, match="every step of its grid"):
+        tune(
+            bench,
+            "fedavg",
+            changed(CONFIG, {"algorithm": {"name": "fedavg"}}),
+            DIGITS,
+            {"beta": (1e38, 2e38)},
+            3,
+        )
+
+
+def test_tuning_never_sees_the_test_samples(tmp_path):
+    """With test labels turned into nonsense, the validation losses stay the same to the bit."""
+    nonsense = replace(DIGITS, test=replace(DIGITS.test, targets=DIGITS.test.targets.flip(0)))
+    grids = [
+        tune(Bench(tmp_path / name), "fedcanon+", CONFIG, data, {"beta": (0.05, 0.1)}, 2).grid
+        for name, data in (("a", DIGITS), ("b", nonsense))
+    ]
+    assert grids[0] == grids[1]
+
+
+def test_a_single_point_needs_no_training(tmp_path):
+    assert tune(Bench(tmp_path), "", CONFIG, DIGITS, {"beta": (0.1,)}, 2).settings == {"beta": 0.1}
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_base_watch_shows_nothing():
+    with Watch().training("x") as observer, Watch().steps("x", 1) as done:
+        assert isinstance(observer, Observer)
+        assert done() is None
