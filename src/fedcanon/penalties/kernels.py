@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, TypeVar
+from functools import cache, wraps
+from typing import Any, TypeVar, cast
 
-import numba
 import numpy as np
 import torch
 
@@ -22,14 +22,23 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def _compiled(**options: Any) -> Callable[[_Function], _Function]:
-    """``numba.njit`` with compiled code kept on disk, where there is a place for it."""
+    """``numba.njit`` at the first call, with compiled code kept on disk where there is a place."""
 
     def compile(function: _Function) -> _Function:
-        try:
-            kernel: _Function = numba.njit(cache=True, nogil=True, **options)(function)
-        except RuntimeError:  # no folder that may be written
-            kernel = numba.njit(nogil=True, **options)(function)
-        return kernel
+        @cache
+        def kernel() -> Any:
+            import numba  # takes a third of a second, which clients without a prox do not need
+
+            try:
+                return numba.njit(cache=True, nogil=True, **options)(function)
+            except RuntimeError:  # no folder that may be written
+                return numba.njit(nogil=True, **options)(function)
+
+        @wraps(function)
+        def call(*arguments: Any) -> Any:
+            return kernel()(*arguments)
+
+        return cast(_Function, call)
 
     return compile
 
