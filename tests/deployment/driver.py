@@ -8,7 +8,6 @@ import time
 from pathlib import Path
 
 import numpy as np
-import psutil
 import torch
 
 from fedcanon.checkpoint import Checkpoints
@@ -116,11 +115,7 @@ class Driver(Deployment):
 
     def kill_server(self):
         """Kill the process in which the server trains, as want of memory would."""
-        for process in psutil.process_iter(["cmdline"]):
-            if not any("flwr-serverapp" in word for word in process.info["cmdline"] or []):
-                continue
-            if process.environ().get("FLWR_HOME") == self.environment["FLWR_HOME"]:
-                process.kill()
+        self.kill_all("flwr-serverapp")
         self.stop("run", signal.SIGKILL)
 
     def impostor(self, client):

@@ -12,6 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
+
 BIN = Path(sys.executable).parent
 
 
@@ -61,6 +63,15 @@ class Deployment:
     def __exit__(self, *reason):
         for name in list(self.processes):
             self.stop(name, signal.SIGKILL)
+        self.kill_all()
+
+    def kill_all(self, word=""):
+        """Kill the processes of this deployment whose command has this word in it."""
+        for process in psutil.process_iter(["cmdline"]):
+            with suppress(psutil.Error):  # it has just ended, or is somebody else's
+                mine = process.environ().get("FLWR_HOME") == self.environment["FLWR_HOME"]
+                if mine and word in " ".join(process.info["cmdline"] or []):
+                    process.kill()
 
     def start(self, name, command):
         """Start a process in a group of its own, so that its children end with it."""
