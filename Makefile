@@ -10,10 +10,10 @@ run: $(VENV)/run.stamp ## train the default job on embedded data
 	$(BIN)/fedcanon run
 
 test: lint types docs ## everything that must hold before a change lands
-	$(BIN)/pytest -n auto -m "not exhaustive"
+	$(BIN)/pytest -n auto --dist worksteal -m "not exhaustive"
 
 quick: lint types ## the same without documentation and slow tests
-	$(BIN)/pytest -n auto -m "not (slow or exhaustive)"
+	$(BIN)/pytest -n auto --dist worksteal -m "not (slow or exhaustive)"
 
 exhaustive: $(VENV)/dev.stamp ## the tests that take minutes
 	$(BIN)/pytest -m exhaustive

@@ -130,7 +130,7 @@ def world(keeper, method=METHODS[0], **settings):
     st.sampled_from(METHODS),
     st.integers(1, 3),
 )
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=250, deadline=None)
 def test_no_schedule_of_faults_breaks_the_invariant(schedule, keeper, method, minimum):
     there = world(keeper, method, minimum=minimum)
     for fates, accident, client, number in schedule:

@@ -104,11 +104,6 @@ def resume_with(
         found = run.checkpoints.load(federation.problem.start.device)
         if found is not None:
             federation.load(found)
-        elif not run.checkpoints.is_empty:
-            raise FedcanonError(
-                f"no checkpoint in {run.path / 'checkpoints'} is whole any more: put back a copy "
-                "of that folder, or begin a new run."
-            )
         done = federation.rounds_done
         if run.result is not None and done >= config.rounds:
             raise FedcanonError(
