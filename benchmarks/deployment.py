@@ -49,7 +49,11 @@ class Counter:
             await server.serve_forever()
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there_reader, there_writer = await asyncio.open_connection("127.0.0.1", self._to)
+        try:
+            there_reader, there_writer = await asyncio.open_connection("127.0.0.1", self._to)
+        except ConnectionError:  # the SuperLink has ended
+            writer.close()
+            return
 
         async def forward(
             source: asyncio.StreamReader, sink: asyncio.StreamWriter, way: str
