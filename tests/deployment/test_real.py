@@ -33,20 +33,20 @@ def local_run(rounds):
 
 @pytest.mark.slow
 def test_a_deployment_with_a_server_that_is_killed_has_the_bits_of_a_local_run(tmp_path):
-    settings = {"rounds": 4, "evaluate.every": 10, "deployment.minimum": CLIENTS}
+    settings = {"rounds": 2, "evaluate.every": 10, "deployment.minimum": CLIENTS}
     with Driver.at(tmp_path, "client", **settings) as there:
         there.bring_up()
         strangers = refused_ones(there, tmp_path)
-        there.rounds_pass(2)
+        there.rounds_pass(1)
         there.kill_server()
         assert there.invariant() < 1e-12
         there.start_run()
         there.until(there.ended, 300, "the run ends")
         assert there.invariant() < 1e-12
         state = Checkpoints(there.run / "checkpoints").load(CPU)
-        assert torch.equal(state["server"]["z"], local_run(4).model)
+        assert torch.equal(state["server"]["z"], local_run(2).model)
         status = there.call(there.status_command)
-        assert "finished, 4 of 4 rounds" in status.stdout
+        assert "finished, 2 of 2 rounds" in status.stdout
         assert "worst client" in status.stdout
         for name in strangers:
             there.until(lambda name=name: there.processes[name].poll(), 60, f"{name} gave up")
