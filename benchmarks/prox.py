@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
+from fedcanon.paper.masks import MaskedL1, MaskedMCP, MaskedSCAD
 from fedcanon.penalties import L1, MCP, SCAD, Penalty
 
 SIZES = (11_200_000, 42_500_000)
@@ -26,29 +27,11 @@ MASKED_TURNS = 3
 PENALTIES: dict[str, Penalty] = {"ℓ1": L1(1.0), "MCP": MCP(1.0, 3.0), "SCAD": SCAD(1.0, 3.7)}
 
 
-def masked_l1(x: Tensor) -> None:
-    above, below = x > STEP, x < -STEP
-    x[~(above | below)] = 0
-    x[above] -= STEP
-    x[below] += STEP
-
-
-def masked_mcp(x: Tensor, gamma: float = 3.0) -> None:
-    m = x.abs()
-    middle = (m > STEP) & (m <= gamma)
-    x[m <= STEP] = 0
-    x[middle] = x[middle].sign() * (m[middle] - STEP) / (1 - STEP / gamma)
-
-
-def masked_scad(x: Tensor, A: float = 3.7) -> None:
-    m = x.abs()
-    near = m <= 1 + STEP
-    middle = ~near & (m <= A)
-    x[near] = x[near].sign() * (m[near] - STEP).clamp(min=0)
-    x[middle] = ((A - 1) * x[middle] - x[middle].sign() * STEP * A) / (A - 1 - STEP)
-
-
-MASKED = {"ℓ1": masked_l1, "MCP": masked_mcp, "SCAD": masked_scad}
+MASKED: dict[str, Penalty] = {
+    "ℓ1": MaskedL1(1.0),
+    "MCP": MaskedMCP(1.0, 3.0),
+    "SCAD": MaskedSCAD(1.0, 3.7),
+}
 
 
 def seconds(work: Callable[[Tensor], object], x: Tensor, source: Tensor) -> float:
@@ -64,7 +47,7 @@ def measure(size: int) -> dict[str, float]:
     contestants: dict[str, Callable[[Tensor], object]] = {"copy": out.copy_}
     for name, penalty in PENALTIES.items():
         contestants[name] = lambda x, penalty=penalty: penalty.prox_(x, STEP)
-        MASKED[name](x.copy_(source))
+        MASKED[name].prox_(x.copy_(source), STEP)
         torch.testing.assert_close(x, penalty.prox(source, STEP), rtol=1e-5, atol=1e-6)
     times: dict[str, list[float]] = {}
     for turn in range(TURNS):

@@ -108,7 +108,7 @@ class World:
             return copied(Ledger(self.disks[message.client]).load().pending.state)
         engine, content = self.federation.engine, decoded(reply.content)
         sent = engine._round.sent
-        return self.algorithm.settle(engine._state_of(message.client), sent, content)[1]
+        return self.algorithm.settle(engine.states.of(message.client), sent, content)[1]
 
     # The network, as the engine sees it.
 

@@ -147,7 +147,7 @@ def test_no_schedule_of_faults_breaks_the_invariant(schedule, keeper, method, mi
     for client, ack in there.books.acks.items():
         expected = there.computed[ack]["v"]
         if keeper == "server":
-            found = [there.federation.engine._state_of(client)]
+            found = [there.federation.engine.states.of(client)]
         else:
             account = there.disks[client].copies[-1]
             found = [account["state"], (account["pending"] or {}).get("state")]

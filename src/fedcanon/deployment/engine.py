@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterator, Sequence, Sized
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -22,6 +22,7 @@ from fedcanon.checkpoint import Part
 from fedcanon.compression import Compressor, Identity
 from fedcanon.deployment.books import Books
 from fedcanon.deployment.messages import START, Message, Network, Reply, packed
+from fedcanon.deployment.states import KeptStates
 from fedcanon.deployment.status import Status
 from fedcanon.deployment.validity import (
     NOT_FINITE,
@@ -34,7 +35,7 @@ from fedcanon.deployment.validity import (
 from fedcanon.engines import Collected, Engine, Evaluation, RegroupError, StartOverError, Traffic
 from fedcanon.engines.messages import decoded, own_rows
 from fedcanon.engines.round import BUFFERS
-from fedcanon.engines.store import GIB, StateStore
+from fedcanon.engines.store import GIB
 from fedcanon.engines.summation import TreeSum, Vectors, mixed
 from fedcanon.errors import FedcanonError
 from fedcanon.objectives import Problem
@@ -127,7 +128,7 @@ class DeployedEngine(Engine):
         try:
             self._repeat(ask, updates)
         except BaseException:
-            self._store.release(self._round.slots)
+            self.states.release(self._round.slots)
             raise
         seconds = time.monotonic() - started
         self._status.took(seconds, self._round.client_seconds, self._round.traffic)
@@ -154,12 +155,12 @@ class DeployedEngine(Engine):
             Message, uuid.uuid4().hex, client, "train", self.run, books.epoch, self._round.t
         )
         if self.keeper == "server":
-            state = self._state_of(client)
+            state = self.states.of(client)
             request = algorithm.request(state, sent, compressed=self._is_compressed)
             return message(packed({**request, BUFFERS: sent[BUFFERS]}))
         recalls = client in books.last_counted
-        if client not in books.acks and sent.get("z") is not self._epoch_start:
-            sent = {**sent, START: self._epoch_start}
+        if client not in books.acks and sent.get("z") is not self.states.start:
+            sent = {**sent, START: self.states.start}
         hidden = algorithm.recalled if recalls else frozenset()
         return message(
             packed({name: entry for name, entry in sent.items() if name not in hidden}),
@@ -190,7 +191,7 @@ class DeployedEngine(Engine):
     def _expected(self, client: int) -> State:
         """An update of the form that those of honest clients have."""
         sent, idle = own_rows(self._round.sent, client), Idle(self.compressor)
-        state = self.algorithm.client_init(self._epoch_start)
+        state = self.algorithm.client_init(self.states.start)
         if self.keeper == "server":
             request = self.algorithm.request(state, sent, compressed=self._is_compressed)
             answer = self.algorithm.respond(request, idle)
@@ -204,12 +205,11 @@ class DeployedEngine(Engine):
         buffers, state = upload.pop(BUFFERS), None
         if self.keeper == "server":
             sent = own_rows(current.sent, client)
-            upload, state = self.algorithm.settle(self._state_of(client), sent, upload)
+            upload, state = self.algorithm.settle(self.states.of(client), sent, upload)
         if exceeds(upload, self.compressor):
             return "too large"
         if state is not None:
-            current.slots[client] = self._store.reserve()
-            self._store.write(current.slots[client], state)
+            current.slots[client] = self.states.put(state)
         current.updates[client] = reply.update
         current.uploads[client] = {**upload, BUFFERS: buffers}
         current.traffic.up(reply.content)
@@ -234,8 +234,7 @@ class DeployedEngine(Engine):
     def commit(self) -> None:
         self.buffers = self._new_buffers
         self.books.count(self._round.t, self._round.updates)
-        self._store.commit(self._round.slots)
-        self._names |= {client: f"{client}-{uuid.uuid4().hex}" for client in self._round.slots}
+        self.states.commit(self._round.slots)
         self._status.write(self.books, self._round.t + 1, self.keeper, self.network.present())
 
     # Messages and replies
@@ -349,8 +348,8 @@ class DeployedEngine(Engine):
             members[client] = float(present[client].samples) if self.by_samples else 1.0
         total = math.fsum(members.values())
         if self.keeper == "server":
-            self._move_states()
-            states = [(members[c] / total, self._state_of(c)) for c in self.available()]
+            self.states.restrict(members)
+            states = [(members[c] / total, self.states.of(c)) for c in self.available()]
             if (regrouped := self.algorithm.regrouped(server, states)) is not None:
                 return regrouped
         raise StartOverError("clients have joined or left.")
@@ -361,35 +360,8 @@ class DeployedEngine(Engine):
 
     def _begin(self, z: Tensor) -> None:
         """No client has a state yet; it will begin with the model z."""
-        self._epoch_start = z
-        self._names: dict[int, str] = {}
-        self._store = self._new_store()
-
-    def _new_store(self) -> StateStore:
-        template = self.algorithm.client_init(self._epoch_start)
         clients = len(self.books.members) if self.keeper == "server" else 0
-        return StateStore(clients, template, self.state_memory)
-
-    def _state_of(self, client: int) -> State:
-        slot = self._store.slot(client)
-        if slot is None:
-            return self.algorithm.client_init(self._epoch_start)
-        return self._store.read(slot)
-
-    def _move_states(self) -> None:
-        """Keep the states of members, in a store that has room for all of them."""
-        kept = {c: name for c, name in self._names.items() if c in self.books.members}
-        read = {c: partial(self._store.read, self._store.slots[c]) for c in kept}
-        self._put(kept, read)
-
-    def _put(self, names: dict[int, str], states: Mapping[int, Callable[[], State]]) -> None:
-        """Let these be the clients' states."""
-        store = self._new_store()
-        slots = {client: store.reserve() for client in names}
-        for client, slot in slots.items():
-            store.write(slot, states[client]())
-        store.replace(slots)
-        self._store, self._names = store, names
+        self.states = KeptStates(self.algorithm, z, clients, self.state_memory)
 
     # What outlives the process
 
@@ -401,13 +373,12 @@ class DeployedEngine(Engine):
         self.network.close()
 
     def state(self) -> State:
-        states = {c: partial(self._state_of, c) for c in self._names}
         return {
             "run": self.run,
             "books": self.books.state(),
             "buffers": self.buffers,
-            "epoch_start": self._epoch_start,
-            "clients": {str(c): Part(self._names[c], read) for c, read in states.items()},
+            "epoch_start": self.states.start,
+            "clients": {str(c): part for c, part in self.states.parts().items()},
         }
 
     def load(self, state: State) -> None:
@@ -417,7 +388,6 @@ class DeployedEngine(Engine):
         self.books.load(state["books"])
         self.buffers = state["buffers"]
         self._begin(state["epoch_start"])
-        parts: dict[int, Part] = {int(c): part for c, part in state["clients"].items()}
-        self._put(
-            {c: part.name for c, part in parts.items()}, {c: p.read for c, p in parts.items()}
-        )
+        if self.keeper == "server":
+            parts: dict[int, Part] = {int(c): part for c, part in state["clients"].items()}
+            self.states.load(parts, len(self.books.members))

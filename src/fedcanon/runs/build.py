@@ -72,25 +72,24 @@ def check_names(config: Config) -> None:
 
 def assemble(config: Config, problem: Problem, make_engine: MakeEngine | None = None) -> Federation:
     """A federation on a problem that is there already."""
-    penalty = make_penalty(config.penalty, problem.layout)
-    table = config.algorithm
-    if AUTO in table.values():
+    if AUTO in config.algorithm.values():
         L = theory.smoothness(problem, generator(config.seed, Purpose.SMOOTHNESS))
-        table = fill_in(table, L, penalty.rho)
-    algorithm = make_algorithm(table)
+        rho = make_penalty(config.penalty, problem.layout).rho
+        config = config.model_copy(update={"algorithm": fill_in(config.algorithm, L, rho)})
+    rules = make_rules(config, problem.layout)
     if make_engine is None and config.engine.name == "flower":
-        make_engine = _flower_simulation(config.model_copy(update={"algorithm": table}))
+        make_engine = _flower_simulation(config)
     here = make_engine is None
     return Federation(
         problem,
-        algorithm,
-        penalty,
+        rules.algorithm,
+        rules.penalty,
         config.clients.participants,
-        None if config.batch_size == "full" else config.batch_size,
-        config.seed,
-        make_compressor(config.compression),
-        workers_for(config, problem, algorithm) if here else InProcess,
-        here and is_vectorised(config, problem, algorithm),
+        rules.batch_size,
+        rules.seed,
+        rules.compressor,
+        workers_for(config, problem, rules.algorithm) if here else InProcess,
+        here and is_vectorised(config, problem, rules.algorithm),
         int(config.engine.state_memory * GIB),
         make_engine,
     )

@@ -104,11 +104,6 @@ def serve(config: Config, grid: Grid, folder: Path) -> None:
         federation = _federation(config, stand_in, network, samples)
         train_in(folder, config, federation, [_Log()])
         return
-    if run.checkpoints.load(stand_in.start.device) is None and not run.checkpoints.is_empty:
-        raise FedcanonError(  # beginning again would take days from the clients
-            f"no checkpoint in {folder / 'checkpoints'} is whole any more: put back a copy of that "
-            "folder, or name another one in pyproject.toml."
-        )
     _require_same(run.config, config)
     if run.result is not None and run.result["round"] >= config.rounds:
         raise FedcanonError(
@@ -117,7 +112,9 @@ def serve(config: Config, grid: Grid, folder: Path) -> None:
         )
     samples = run.data.samples
     make = partial(_federation, stand_in=stand_in, network=network, samples=samples)
-    resume_with(run, make, rounds=config.rounds, observers=[_Log()])
+    # Beginning again would take days from the clients.
+    observers = [_Log()]
+    resume_with(run, make, rounds=config.rounds, observers=observers, may_begin_again=False)
 
 
 def _require_same(before: Config, now: Config) -> None:

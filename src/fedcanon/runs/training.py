@@ -93,8 +93,12 @@ def resume_with(
     *,
     rounds: int | None = None,
     observers: Sequence[Observer] = (),
+    may_begin_again: bool = True,
 ) -> Result:
-    """Go on with a run, with a federation that ``make`` makes of its configuration."""
+    """Go on with a run, with a federation that ``make`` makes of its configuration.
+
+    A run of which no checkpoint is whole begins again, if it may.
+    """
     with run.locked():
         config = run.config
         if rounds is not None:
@@ -104,6 +108,11 @@ def resume_with(
         found = run.checkpoints.load(federation.problem.start.device)
         if found is not None:
             federation.load(found)
+        elif not (may_begin_again or run.checkpoints.is_empty):
+            raise FedcanonError(
+                f"no checkpoint in {run.path / 'checkpoints'} is whole any more: put back a copy "
+                "of that folder, or begin a new run."
+            )
         done = federation.rounds_done
         if run.result is not None and done >= config.rounds:
             raise FedcanonError(
