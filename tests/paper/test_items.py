@@ -74,6 +74,8 @@ def test_table_one_times_both_forms_of_the_prox(outcome, needs_data):
         assert 0 < times["ours"][name] < times["masks"][name]
         assert rows(found)["ResNet-18"][0] == "11.2 M"
         assert penalty.rho < 1 / prox.STEP
+    assert rows(found)["  the paper"][2:] == ("119.8 (1.38×)", "222.4 (2.57×)", "387.4 (4.47×)")
+    assert len(found.figure.axes) == len(prox.OURS)
     assert set(prox.PAPER) == {f"ResNet-{n}" for n in (18, 34, 50, 101)}
     assert {name.lower().replace("-", "") for name in prox.PAPER} <= set(MODELS)
 
@@ -185,6 +187,9 @@ def test_table_five_has_the_ratios_of_the_paper(outcome, needs_data):
     paper = rows(found, 2)
     assert paper["40"][1] == "2,364 (5.67× 2.09×)"  # the example in the paper's text
     assert paper["80"][3] == "7,201 (10.02× 1.77×)"
+    panel = found.figure.axes[2]
+    lines = {line.get_label(): list(line.get_ydata()) for line in panel.get_lines()}
+    assert lines["ZA1"] == pytest.approx([4.81, 6.99, 9.74, 10.02], abs=0.005)
     ours, masks = found.data[seconds.OURS], found.data[seconds.MASKS]
     assert min(ours) == 1
     # The prox of masks costs those most that call it most.
@@ -205,6 +210,8 @@ def test_table_six_on_femnist(outcome, needs_data):
     assert all(
         len(values) == 2 and 0 <= min(values) <= max(values) <= 1 for values in accuracies.values()
     )
+    (axes,) = found.figure.axes
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["FEMNIST\nCNN\nDir(0.2)"]
 
 
 def test_the_rows_of_table_six_are_those_of_the_paper():

@@ -9,9 +9,11 @@ every row each method has two steps chosen by validation from a grid of the same
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
+
+from matplotlib.figure import Figure
 
 from fedcanon.data import Dataset
 from fedcanon.paper.networks import SCAD, network_config
@@ -19,6 +21,7 @@ from fedcanon.paper.outcome import Claim, Outcome, Table, judged
 from fedcanon.paper.scales import Scale
 from fedcanon.paper.trials import Bench, portion
 from fedcanon.paper.tuning import Grid, Settings, Tuned, tune
+from fedcanon.report.plots import COLOURS
 from fedcanon.runs.config import Config, changed
 from fedcanon.runs.named import make_dataset
 
@@ -146,14 +149,14 @@ PLANS = {
         ROWS[:7],  # those of the CNN, and CIFAR-10 with ResNet-18, i.i.d.
         {
             "cnn": Setting(
-                rounds=20,
+                rounds=30,
                 local_steps=10,
                 batch_size=8,
-                betas=(0.02, 0.05),
-                alphas=(0.2, 0.5),
+                betas=(0.02, 0.05, 0.1),
+                alphas=(0.5, 1.0),
                 etas=(0.5, 2.0),
-                tuning_rounds=4,
-                samples=(4000, 2000),
+                tuning_rounds=6,
+                samples=(10000, 2000),
                 seeds=(0, 1),
             ),
             "resnet18": Setting(
@@ -245,7 +248,35 @@ def _outcome(
             "in every row β and α, or β and η, are chosen by validation.",
             "FedDR with relaxation 1, as here, and FedADMM are the same method with η and 1/η.",
         ],
+        figure=_figure(found),
     )
+
+
+def _figure(found: Mapping[Row, Accuracies]) -> Figure:
+    """A group of marks for each row: filled ones are measured, hollow ones the paper's."""
+    figure = Figure(figsize=(1.6 + 1.5 * len(found), 3.8), layout="constrained")
+    axes = figure.subplots()
+    for place, method in enumerate(METHODS):
+        across = [number + (place - 1.5) / 6 for number in range(len(found))]
+        style: dict[str, Any] = {"color": COLOURS[place], "linestyle": "none", "markersize": 6}
+        means = [100 * statistics.fmean(accuracies[method]) for accuracies in found.values()]
+        errors = [100 * _deviation(accuracies[method]) for accuracies in found.values()]
+        axes.errorbar(across, means, errors, marker="o", label=method, capsize=2, **style)
+        papers = [100 * row.paper[method][0] for row in found if method in row.paper]
+        if papers:
+            axes.plot(across, papers, marker="o", markerfacecolor="none", **style)
+    axes.plot([], [], "o", color="grey", markerfacecolor="none", label="in the paper")
+    axes.set_xticks(range(len(found)), [row.label.replace(" ", "\n") for row in found], fontsize=8)
+    axes.set_ylabel("test accuracy in percent")
+    axes.grid(axis="y", alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.legend(loc="outside lower center", ncols=5, frameon=False, fontsize=9)
+    return figure
+
+
+def _deviation(values: Sequence[float]) -> float:
+    """Over seeds; 0 where there is only one."""
+    return statistics.stdev(values) if len(values) > 1 else 0.0
 
 
 def _shown(values: list[float]) -> str:
@@ -273,10 +304,7 @@ def _claim(found: Mapping[Row, Accuracies], notes: Mapping[str, str]) -> Claim:
     for row in judged_rows:
         means = {method: statistics.fmean(values) for method, values in found[row].items()}
         best = max(BASELINES, key=lambda method: means[method])
-        spread = max(
-            statistics.stdev(found[row][method]) if len(found[row][method]) > 1 else 0.0
-            for method in ("FedCanon", best)
-        )
+        spread = max(_deviation(found[row][method]) for method in ("FedCanon", best))
         margins[row] = (means["FedCanon"] - means[best], best, spread)
     shown = "; ".join(
         f"{row.label}: {100 * margin:+.1f} points to {best} (deviation {100 * spread:.1f})"

@@ -6,15 +6,17 @@ boolean masks, and as the penalties here do it, in one pass. All take turns on o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 
 import torch
+from matplotlib.figure import Figure
 from torch import nn
 
 from fedcanon.objectives.flat import FlatModule
 from fedcanon.objectives.models import MODELS
+from fedcanon.paper.curves import Panel, draw
 from fedcanon.paper.masks import MaskedL1, MaskedMCP, MaskedSCAD
 from fedcanon.paper.outcome import Claim, Outcome, Table
 from fedcanon.paper.scales import Scale
@@ -32,12 +34,12 @@ MASKS: dict[str, Penalty] = {
     "SCAD": MaskedSCAD(KAPPA),
 }
 PAPER = {
-    "ResNet-18": ("86.6", "119.8 (1.38×)", "222.4 (2.57×)", "387.4 (4.47×)"),
-    "ResNet-34": ("159.1", "226.8 (1.43×)", "371.9 (2.34×)", "751.9 (4.73×)"),
-    "ResNet-50": ("302.5", "248.3 (0.82×)", "401.8 (1.33×)", "836.2 (2.76×)"),
-    "ResNet-101": ("561.3", "430.0 (0.77×)", "718.7 (1.28×)", "1589.1 (2.83×)"),
+    "ResNet-18": (86.6, 119.8, 222.4, 387.4),
+    "ResNet-34": (159.1, 226.8, 371.9, 751.9),
+    "ResNet-50": (302.5, 248.3, 401.8, 836.2),
+    "ResNet-101": (561.3, 430.0, 718.7, 1589.1),
 }
-"""What the paper prints: forward and backward, then ℓ1, MCP and SCAD."""
+"""Milliseconds that the paper prints: forward and backward, then ℓ1, MCP and SCAD."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,32 @@ def run(scale: Scale, bench: Bench) -> Iterator[Outcome]:
         claims=_claims(found),
         data={shown: asdict(times) for shown, times in found.items()},
         notes=["medians of contenders that take turns; the paper does not name batch or device."],
+        figure=_figure(found),
+    )
+
+
+def _figure(found: Mapping[str, Times]) -> Figure:
+    """A prox over forward and backward against the size of the model."""
+    sizes = [times.parameters / 1e6 for times in found.values()]
+
+    def over_pass(name: str, form: str) -> list[float]:
+        return [getattr(times, form)[name] / times.forward_backward for times in found.values()]
+
+    return draw(
+        [
+            Panel(
+                name,
+                "million parameters",
+                "prox over forward and backward",
+                {
+                    "boolean masks": (sizes, over_pass(name, "masks")),
+                    "one pass": (sizes, over_pass(name, "ours")),
+                    "the paper": (sizes, [PAPER[m][place] / PAPER[m][0] for m in found]),
+                },
+                logarithmic=True,
+            )
+            for place, name in enumerate(OURS, start=1)
+        ]
     )
 
 
@@ -121,7 +149,9 @@ def _table(caption: str, found: dict[str, Times], form: str) -> Table:
         ]
         size = f"{times.parameters / 1e6:.1f} M"
         rows.append((shown, size, f"{1e3 * times.forward_backward:.1f}", *cells))
-        rows.append(("  the paper", "", *PAPER[shown]))
+        base, *proxes = PAPER[shown]
+        paper = [f"{prox} ({prox / base:.2f}×)" for prox in proxes]
+        rows.append(("  the paper", "", f"{base}", *paper))
     head = ("", "size", "fwd & bwd", *OURS)
     return Table(f"{caption}; in brackets over forward and backward.", head, rows)
 

@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 
+from matplotlib.figure import Figure
+
 from fedcanon.algorithms import ZA1, Algorithm, FedCanon, FedCanonPlus, FedDA, FedMiD
+from fedcanon.paper.curves import Panel, draw
 from fedcanon.paper.masks import MaskedSCAD
 from fedcanon.paper.networks import SCAD as SCAD_TABLE
 from fedcanon.paper.outcome import Claim, Outcome, Table, judged
@@ -55,7 +58,7 @@ class Setting:
 
 SETTINGS = {
     Scale.smoke: Setting((1, 2), clients=2, batch_size=4, turns=1),
-    Scale.laptop: Setting(clients=2, batch_size=8, turns=5),
+    Scale.laptop: Setting(clients=4, batch_size=8, turns=5),
     Scale.paper: Setting(),
 }
 
@@ -95,7 +98,22 @@ def run(scale: Scale, bench: Bench) -> Iterator[Outcome]:
             f"process, times {setting.rounds}; shared machines make single times poor, ratios less "
             "so.",
         ],
+        figure=_figure(found),
     )
+
+
+def _figure(found: Mapping[str, Mapping[int, Mapping[str, float]]]) -> Figure:
+    """Times over FedCanon's against K, with both forms of the prox and in the paper."""
+    panels = []
+    for title, by_steps in {**found, "the paper": PAPER}.items():
+        K, times = list(by_steps), list(by_steps.values())
+        curves = {
+            method: (K, [seconds[method] / seconds["FedCanon"] for seconds in times])
+            for method in METHODS
+            if method in times[0]
+        }
+        panels.append(Panel(title, "local steps K", "time over FedCanon's", curves))
+    return draw(panels)
 
 
 def _federations(setting: Setting, local_steps: int) -> dict[str, Federation]:
