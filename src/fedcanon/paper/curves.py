@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from fedcanon.report.plots import COLOURS
 
@@ -26,14 +27,23 @@ class Panel:
     """Whether the axis leaves out how low the curves begin."""
 
 
-def draw(panels: Sequence[Panel], *, rows: int = 1, common_legend: bool = True) -> Figure:
-    """The panels in rows, with one legend below or, where labels differ, one in each."""
+def draw(
+    panels: Sequence[Panel], *, rows: int = 1, common_legend: bool = True, common_y: bool = False
+) -> Figure:
+    """The panels in rows, with one legend below or, where labels differ, one in each.
+
+    With one legend a label looks the same in every panel, also where others are missing.
+    """
     columns = len(panels) // rows
     figure = Figure(figsize=(3.6 * columns, 3.4 * rows), layout="constrained")
-    places = figure.subplots(rows, columns, squeeze=False).flat
+    places = figure.subplots(rows, columns, squeeze=False, sharey=common_y).flat
+    everywhere = list(dict.fromkeys(label for panel in panels for label in panel.curves))
+    handles: dict[str, Line2D] = {}
     for letter, axes, panel in zip("abcdefgh", places, panels, strict=False):
-        for number, (label, (x, y)) in enumerate(panel.curves.items()):
-            axes.plot(x, y, label=label, linewidth=1.6, **_style(number, len(x)))
+        labels = everywhere if common_legend else list(panel.curves)
+        for label, (x, y) in panel.curves.items():
+            style = _style(labels.index(label), len(x))
+            (handles[label],) = axes.plot(x, y, label=label, linewidth=1.6, **style)
         axes.set_title(f"({letter}) {panel.title}", fontsize=10)
         axes.set_xlabel(panel.x)
         axes.set_ylabel(panel.y)
@@ -48,8 +58,10 @@ def draw(panels: Sequence[Panel], *, rows: int = 1, common_legend: bool = True) 
         if not common_legend:
             axes.legend(fontsize=7, frameon=False)
     if common_legend:
-        handles = figure.axes[0].get_legend_handles_labels()
-        figure.legend(*handles, loc="outside lower center", ncols=6, frameon=False, fontsize=9)
+        ordered = [handles[label] for label in everywhere]
+        figure.legend(
+            handles=ordered, loc="outside lower center", ncols=6, frameon=False, fontsize=9
+        )
     return figure
 
 

@@ -113,7 +113,8 @@ def _figure(found: Mapping[str, Times]) -> Figure:
                 logarithmic=True,
             )
             for place, name in enumerate(OURS, start=1)
-        ]
+        ],
+        common_y=True,
     )
 
 

@@ -113,7 +113,7 @@ def _figure(found: Mapping[str, Mapping[int, Mapping[str, float]]]) -> Figure:
             if method in times[0]
         }
         panels.append(Panel(title, "local steps K", "time over FedCanon's", curves))
-    return draw(panels)
+    return draw(panels, common_y=True)
 
 
 def _federations(setting: Setting, local_steps: int) -> dict[str, Federation]:
