@@ -33,10 +33,20 @@ def test_all_runs_one_item_after_the_other(fedcanon, monkeypatch, tmp_path):
     assert {path.name for path in (tmp_path / "out" / "smoke").iterdir()} == {"datasets", "costs"}
 
 
+def test_all_goes_on_after_an_item_without_data(fedcanon, monkeypatch, tmp_path):
+    monkeypatch.setattr(cli, "ITEMS", {name: ITEMS[name] for name in ("fig1", "costs")})
+    monkeypatch.setenv("FEDCANON_DATA", str(tmp_path))
+    code, out, err = fedcanon("paper", "all", "--scale", "smoke", "--folder", str(tmp_path / "out"))
+    assert code == 2
+    assert out.index("fig1: ") < out.index("Table III")
+    assert "not run: fig1" in err
+
+
 def test_table_three_is_counted_and_agrees(written):
     out, folder, kept = written("costs")
     assert out.count("✓") == 12  # eleven rows and the verdict
-    assert "✗" not in out
+    assert [claim["verdict"] for claim in kept["claims"]] == ["agrees", "does not agree"]
+    assert "from 2d to 1d floats per client, by 50%" in kept["claims"][1]["measured"]
     assert max(map(len, out.splitlines()[:-1])) <= 80
     assert kept["data"]["ZA1"] == {"prox": 10 * 6 + 1, "floats per d": 2}
     assert kept["data"]["FedCanon"] == {"prox": 1, "floats per d": 3}
@@ -237,6 +247,8 @@ def test_theorems_bound_what_is_measured_and_only_fedcanon_drifts(outcome):
     assert drift["FedCanon"][2] / drift["FedCanon"][1] == pytest.approx(steps[2] - 1, rel=0.2)
     assert drift["FedCanon"][1] > 1e-3
     assert max(drift["FedCanon+"]) < 1e-4
+    less, more = found.data["‖G‖ by κ"]["FedCanon"]
+    assert more / less == pytest.approx(2, rel=0.2)
 
 
 def test_the_constants_of_the_theory_problem_are_known():

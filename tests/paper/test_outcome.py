@@ -3,9 +3,10 @@
 import json
 import math
 
+from markdown import Markdown
 from matplotlib.figure import Figure
 
-from fedcanon.paper.outcome import Claim, Outcome, Table, judged, write
+from fedcanon.paper.outcome import Claim, Outcome, Table, judged, markdown, write
 from fedcanon.paper.scales import Scale
 
 TABLE = Table("K & |S|", ("", "ℓ1 of 5 %", "a_b"), [("FedCanon", "1.0 ± 0.1", "✓")])
@@ -45,6 +46,14 @@ def test_latex_escapes_what_it_must(tmp_path):
     assert r" & $\ell$1 of 5 \% & a\_b \\" in tex
     assert r"FedCanon & 1.0 $\pm$ 0.1 & $\checkmark$ \\" in tex
     assert tex.count("{") == tex.count("}")
+
+
+def test_markdown_keeps_stars():
+    table = Table("φ − φ* + αE", ("", "φ*"), [("a *", "1")])
+    shown = markdown(made(tables=[table]))
+    page = Markdown(extensions=["tables"]).convert(shown)
+    assert "<em>φ − φ* + αE</em>" in page
+    assert "<td>a *</td>" in page
 
 
 def test_no_figure_no_picture(tmp_path):

@@ -8,9 +8,10 @@ import torch
 
 from fedcanon import FedcanonError
 from fedcanon.data import DATASETS
-from fedcanon.paper.trials import Bench, Watch, portion, run_name
-from fedcanon.paper.tuning import tune
+from fedcanon.paper.trials import Bench, Watch, chosen, portion, run_name
+from fedcanon.paper.tuning import Tuned, held_out, train_tuned, tune
 from fedcanon.runs import Observer
+from fedcanon.runs.build import spread
 from fedcanon.runs.config import changed, make_config
 from fedcanon.runs.folder import RunFolder
 
@@ -128,6 +129,44 @@ def test_tuning_never_sees_the_test_samples(tmp_path):
         for name, data in (("a", DIGITS), ("b", nonsense))
     ]
     assert grids[0] == grids[1]
+
+
+def clients(config, dataset):
+    whole, parts = spread(config, dataset)
+    return [chosen(whole.train, part) for part in parts]
+
+
+@pytest.mark.parametrize("partition", ["iid", "dirichlet:0.05"])
+def test_the_clients_of_tuning_are_those_of_the_training_that_follows(partition):
+    config = changed(CONFIG, {"data.partition": partition, "clients.count": 5})
+    validation = held_out(config, DIGITS)
+    assert len(validation.train) + len(validation.test) == len(DIGITS.train)
+    users = changed(config, {"data.partition": "users"})
+    for whole, kept in zip(clients(config, DIGITS), clients(users, validation), strict=True):
+        assert len(kept) == len(whole) - len(whole) // 5
+        counts, left = (torch.bincount(one.targets, minlength=10) for one in (whole, kept))
+        assert (left <= counts).all()
+
+
+def test_another_partition_is_another_tuning():
+    names = {
+        run_name(changed(config, {"data.partition": "users"}), held_out(config, DIGITS))
+        for config in (changed(CONFIG, {"data.partition": p}) for p in ("iid", "dirichlet:0.5"))
+    }
+    assert len(names) == 2
+
+
+def test_the_next_best_step_is_taken_where_the_best_diverges(tmp_path):
+    config = changed(CONFIG, {"algorithm": {"name": "fedavg"}})
+    tuned = Tuned([{"beta": 1e38}, {"beta": 0.1}, {"beta": 0.01}], [])
+    steps, trainings = train_tuned(Bench(tmp_path), "fedavg", config, DIGITS, tuned, seeds=(0, 1))
+    assert steps == {"beta": 0.1}
+    assert len(trainings) == 2
+    assert not any(training.diverged for training in trainings)
+    hopeless = Tuned([{"beta": 1e38}, {"beta": 2e38}], [])
+    steps, (training,) = train_tuned(Bench(tmp_path), "fedavg", config, DIGITS, hopeless)
+    assert steps == {"beta": 1e38}
+    assert training.diverged
 
 
 def test_a_single_point_needs_no_training(tmp_path):

@@ -60,20 +60,35 @@ def paper(
     Every training is a run folder: the same command loads what is finished and goes on with the
     rest.
     """
-    names = list(ITEMS) if name is Name.all else [str(name)]
-    for number, item in enumerate(names):
-        own = (folder or runs_folder() / "paper") / scale / item
-        written: list[Path] = []
-        try:
-            for outcome in ITEMS[item](scale, Bench(own / "runs", Bars())):
-                written = write(outcome, own)
-        except RunStoppedError:
-            raise FedcanonError("stopped: the same command goes on with what is missing.") from None
+    parent = (folder or runs_folder() / "paper") / scale
+    if name is not Name.all:
+        _reproduce(str(name), scale, parent / name)
+        return
+    failed = []
+    for number, item in enumerate(ITEMS):
         if number:
             console.rule(style="dim")
-        _show(outcome)
-        console.print(f"\n[dim]written to[/] {escape(str(own))}: ", end="", highlight=False)
-        console.print(", ".join(path.name for path in written), highlight=False)
+        try:
+            _reproduce(item, scale, parent / item)
+        except RunStoppedError:
+            raise
+        except FedcanonError as error:  # a missing dataset keeps no other item from running
+            console.print(Text(f"{item}: {error}", style="red"))
+            failed.append(item)
+    if failed:
+        raise FedcanonError(f"not run: {', '.join(failed)}; the reasons are above.")
+
+
+def _reproduce(item: str, scale: Scale, folder: Path) -> None:
+    written: list[Path] = []
+    try:
+        for outcome in ITEMS[item](scale, Bench(folder / "runs", Bars())):
+            written = write(outcome, folder)
+    except RunStoppedError:
+        raise RunStoppedError("stopped: the same command goes on with what is missing.") from None
+    _show(outcome)
+    console.print(f"\n[dim]written to[/] {escape(str(folder))}: ", end="", highlight=False)
+    console.print(", ".join(path.name for path in written), highlight=False)
 
 
 class Bars(Watch):

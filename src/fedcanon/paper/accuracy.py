@@ -15,23 +15,24 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from fedcanon.data import Dataset
 from fedcanon.paper.networks import SCAD, network_config
 from fedcanon.paper.outcome import Claim, Outcome, Table, judged
 from fedcanon.paper.scales import Scale
 from fedcanon.paper.trials import Bench, portion
-from fedcanon.paper.tuning import Grid, Settings, Tuned, tune
+from fedcanon.paper.tuning import Grid, train_tuned, tune
 from fedcanon.report.plots import COLOURS
-from fedcanon.runs.config import Config, changed
+from fedcanon.runs.config import Config
 from fedcanon.runs.named import make_dataset
 
-METHODS = {
-    "FedCanon": "fedcanon",
-    "FedCanon+": "fedcanon+",
-    "FedDR": "feddr",
-    "FedADMM": "fedadmm",
+METHODS: dict[str, dict[str, Any]] = {
+    "FedCanon": {"name": "fedcanon"},
+    "FedCanon+": {"name": "fedcanon+"},
+    "FedDR": {"name": "feddr", "relaxation": 1.95},  # as its authors run it on networks
+    "FedADMM": {"name": "fedadmm"},
 }
 BASELINES = ("FedDR", "FedADMM")
+LEVEL = 0.01
+"""Accuracies that differ by less are taken as equal."""
 UNJUDGED = ("cinic10",)
 """Datasets of which only a sample without a split may be at hand: no verdict on a subset."""
 
@@ -101,7 +102,7 @@ class Setting:
     """α of FedCanon and FedCanon+."""
     etas: tuple[float, ...] = (0.1, 0.5, 2.0, 8.0)
     """η of FedDR; FedADMM's is 1/η."""
-    tuning_rounds: int = 50
+    tuning_rounds: int = 200
     samples: tuple[int | None, int | None] = (None, None)
     seeds: tuple[int, ...] = (0, 1, 2)
 
@@ -149,14 +150,14 @@ PLANS = {
         ROWS[:7],  # those of the CNN, and CIFAR-10 with ResNet-18, i.i.d.
         {
             "cnn": Setting(
-                rounds=30,
+                rounds=20,
                 local_steps=10,
                 batch_size=8,
-                betas=(0.02, 0.05, 0.1),
+                betas=(0.03, 0.1),
                 alphas=(0.5, 1.0),
                 etas=(0.5, 2.0),
-                tuning_rounds=6,
-                samples=(10000, 2000),
+                tuning_rounds=4,
+                samples=(8000, 2000),
                 seeds=(0, 1),
             ),
             "resnet18": Setting(
@@ -185,39 +186,25 @@ def run(scale: Scale, bench: Bench) -> Iterator[Outcome]:
     found: dict[Row, Accuracies] = {}
     notes: dict[str, str] = {}
     grids: dict[str, Any] = {}
+    steps: dict[str, Any] = {}
     for row in plan.rows:
         setting = plan.settings[row.model]
         dataset = portion(make_dataset({"name": row.dataset}), *setting.samples)
         notes[row.dataset] = dataset.note
-        tuned = {method: _tuned(bench, setting, row, method, dataset) for method in METHODS}
-        grids[row.label] = {method: best.grid for method, best in tuned.items()}
-        found[row] = {
-            method: _accuracies(bench, setting, row, method, best.settings, dataset)
-            for method, best in tuned.items()
-        }
-        yield _outcome(scale, plan, found, notes, grids)
-
-
-def _tuned(bench: Bench, setting: Setting, row: Row, method: str, dataset: Dataset) -> Tuned:
-    label, grid = f"{method}, {row.label}", setting.grid(method)
-    return tune(bench, label, _config(setting, row, method), dataset, grid, setting.tuning_rounds)
+        found[row], grids[row.label], steps[row.label] = {}, {}, {}
+        for method in METHODS:
+            label, config = f"{method}, {row.label}", _config(setting, row, method)
+            grid = setting.grid(method)
+            tuned = tune(bench, label, config, dataset, grid, setting.tuning_rounds)
+            best, trainings = train_tuned(bench, label, config, dataset, tuned, setting.seeds)
+            grids[row.label][method], steps[row.label][method] = tuned.grid, best
+            found[row][method] = [training.accuracy() for training in trainings]
+        yield _outcome(scale, plan, found, notes, {"grids": grids, "steps": steps})
 
 
 def _config(setting: Setting, row: Row, method: str) -> Config:
-    algorithm = {"name": METHODS[method]}
-    return network_config(setting, row.dataset, row.partition, row.model, algorithm, SCAD)
-
-
-def _accuracies(
-    bench: Bench, setting: Setting, row: Row, method: str, steps: Settings, dataset: Dataset
-) -> list[float]:
-    own = {f"algorithm.{key}": value for key, value in steps.items()}
-    config = changed(_config(setting, row, method), own)
-    trainings = [
-        bench.train(f"{method}, {row.label}, seed {seed}", changed(config, {"seed": seed}), dataset)
-        for seed in setting.seeds
-    ]
-    return [training.accuracy() for training in trainings]
+    own = METHODS[method]
+    return network_config(setting, row.dataset, row.partition, row.model, own, SCAD)
 
 
 def _outcome(
@@ -225,7 +212,7 @@ def _outcome(
     plan: Plan,
     found: Mapping[Row, Accuracies],
     notes: Mapping[str, str],
-    grids: Mapping[str, Any],
+    tuning: Mapping[str, Any],
 ) -> Outcome:
     subsets = [f"{DATASETS[name]} {note}" for name, note in notes.items() if note]
     return Outcome(
@@ -235,7 +222,7 @@ def _outcome(
         settings={
             "penalty": SCAD,
             **{model: asdict(setting) for model, setting in plan.settings.items()},
-            "grids": grids,
+            **tuning,
         },
         tables=[_table(found)],
         claims=judged(scale, [_claim(found, notes)]),
@@ -243,10 +230,12 @@ def _outcome(
         notes=[
             "mean ± standard deviation over seeds, and below it the paper's; rows without numbers "
             f"are not run at the scale {scale}, or not yet.",
-            "a run that diverged counts with accuracy 0.",
+            "where a run diverges the next best steps are taken for all seeds; where all diverge, "
+            "the accuracy is 0.",
             "on FEMNIST writers are dealt out by Dir(0.2), elsewhere labels.",
             "in every row β and α, or β and η, are chosen by validation.",
-            "FedDR with relaxation 1, as here, and FedADMM are the same method with η and 1/η.",
+            "FedDR has relaxation 1.95, as its authors run it; with relaxation 1 it is FedADMM "
+            "with 1/η.",
         ],
         figure=_figure(found),
     )
@@ -310,10 +299,10 @@ def _claim(found: Mapping[Row, Accuracies], notes: Mapping[str, str]) -> Claim:
         f"{row.label}: {100 * margin:+.1f} points to {best} (deviation {100 * spread:.1f})"
         for row, (margin, best, spread) in margins.items()
     )
-    ahead = [margin > spread for margin, _, spread in margins.values()]
+    ahead = [margin > max(LEVEL, spread) for margin, _, spread in margins.values()]
     return Claim(
         "FedCanon has a higher test accuracy than FedDR and FedADMM in every row",
-        f"ahead of the better of both by more than the deviation over seeds in {sum(ahead)} of "
-        f"{len(ahead)} rows. {shown}",
+        "ahead of the better of both by more than a point and the deviation over seeds in "
+        f"{sum(ahead)} of {len(ahead)} rows. {shown}",
         all(ahead) if ahead else None,
     )

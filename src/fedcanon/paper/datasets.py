@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from fedcanon.data.sources import load_files
 from fedcanon.data.sources.source import AbsentError
@@ -46,16 +46,18 @@ class Found:
 
     @property
     def state(self) -> str:
-        """complete, subset or absent."""
+        """complete, subset, different or absent."""
         if not self.train:
             return "absent"
-        complete = (self.train, self.test) == (self.published.train, self.published.test)
-        return "complete" if complete else "subset"
+        counts = (self.train - self.published.train, self.test - self.published.test)
+        if max(counts) > 0 or self.looks != (self.published.classes, self.published.shape):
+            return "different"
+        return "subset" if any(counts) else "complete"
 
     @property
-    def fits(self) -> bool:
-        """Whether classes and shape are the paper's, and the counts where it is complete."""
-        return (self.classes, self.shape) == (self.published.classes, self.published.shape)
+    def looks(self) -> tuple[int, tuple[int, ...]]:
+        """Classes and the shape of an input."""
+        return self.classes, self.shape
 
 
 def run(scale: Scale, bench: Bench) -> Iterator[Outcome]:
@@ -67,7 +69,7 @@ def run(scale: Scale, bench: Bench) -> Iterator[Outcome]:
             done()
     subsets = [one.published.shown for one in found if one.state == "subset"]
     absent = [one.published.shown for one in found if one.state == "absent"]
-    at_hand = [one for one in found if one.state != "absent"]
+    different = [one.published.shown for one in found if one.state == "different"]
     complete = [one.published.shown for one in found if one.state == "complete"]
     remarks = [
         f"{kind}: {', '.join(names)}"
@@ -82,14 +84,16 @@ def run(scale: Scale, bench: Bench) -> Iterator[Outcome]:
         tables=[_table(found)],
         claims=[
             Claim(
-                "samples, classes and input sizes of Table IV",
-                f"complete with the same counts: {', '.join(complete) or 'none'}; classes and "
-                f"input size agree for {sum(one.fits for one in at_hand)} of {len(at_hand)}",
-                all(one.fits for one in at_hand) if at_hand else None,
+                "samples, classes and input sizes are those of Table IV",
+                f"the same in all: {', '.join(complete) or 'none'}; classes and input size, with "
+                f"fewer samples at hand: {', '.join(subsets) or 'none'}; different: "
+                f"{', '.join(different) or 'none'}",
+                not different if complete or different else None,
             )
         ],
         data={
-            name: {"state": one.state, "train": one.train, "test": one.test}
+            name: {key: value for key, value in asdict(one).items() if key != "published"}
+            | {"state": one.state}
             for name, one in zip(PUBLISHED, found, strict=True)
         },
     )

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from fedcanon.runs.config import Config, make_config
 
 SCAD: dict[str, Any] = {"name": "scad", "kappa": 1e-5}
-"""The paper advises κ of at most 1e-5 for networks."""
+"""The paper advises κ of at most 1e-5 for its ResNets."""
 
 
 class Lengths(Protocol):

@@ -127,21 +127,28 @@ def markdown(outcome: Outcome) -> str:
     parts = [f"**{outcome.title}** · scale {outcome.scale}"]
     for table in outcome.tables:
         lines = [table.head, tuple("---" for _ in table.head), *table.rows]
-        parts += [f"*{table.caption}*", "\n".join(_markdown_row(cells) for cells in lines)]
+        parts += [
+            f"*{_markdown_text(table.caption)}*",
+            "\n".join(_markdown_row(cells) for cells in lines),
+        ]
     if outcome.claims:
         head: list[Cells] = [("the paper", "measured", "verdict"), ("---", "---", "---")]
         rows = [(claim.paper, claim.measured, claim.verdict) for claim in outcome.claims]
         parts.append("\n".join(_markdown_row(cells) for cells in head + rows))
-    parts += [f"Note: {note}" for note in outcome.notes]
+    parts += [f"Note: {_markdown_text(note)}" for note in outcome.notes]
     return "\n\n".join(parts) + "\n"
 
 
 def _markdown_row(cells: Cells) -> str:
-    return f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |"
+    return f"| {' | '.join(map(_markdown_text, cells))} |"
+
+
+def _markdown_text(text: str) -> str:
+    return text.replace("|", "&#124;").replace("*", r"\*")
 
 
 def latex(outcome: Outcome) -> str:
-    """The tables as LaTeX, in the form of the paper's own (package booktabs)."""
+    """The tables as LaTeX, in the form of the paper's own (packages booktabs and amssymb)."""
     return "\n".join(_latex_table(table) for table in outcome.tables)
 
 

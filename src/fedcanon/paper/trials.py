@@ -109,7 +109,10 @@ def _first(split: Split, count: int | None) -> Split:
     if count is None or count >= len(split):
         return split
     rows = np.sort(np.random.default_rng(0).permutation(len(split))[:count])
-    chosen = torch.from_numpy(rows)
-    inputs = split.inputs[chosen] if isinstance(split.inputs, Tensor) else split.inputs[rows]
-    users = None if split.users is None else split.users[chosen]
-    return Split(inputs, split.targets[chosen], users)
+    return chosen(split, torch.from_numpy(rows))
+
+
+def chosen(split: Split, rows: Tensor) -> Split:
+    """Some samples of a split."""
+    inputs = split.inputs[rows if isinstance(split.inputs, Tensor) else rows.numpy()]
+    return Split(inputs, split.targets[rows], None if split.users is None else split.users[rows])

@@ -3,58 +3,129 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
+import torch
+
 from fedcanon.data import Dataset
 from fedcanon.errors import FedcanonError
-from fedcanon.paper.trials import Bench
+from fedcanon.paper.trials import Bench, Training, chosen
+from fedcanon.runs.build import spread
 from fedcanon.runs.config import Config, changed
-from fedcanon.search.selection import HELD_OUT, hold_out
 
 Settings = dict[str, Any]
 Grid = Mapping[str, Sequence[Any]]
 
+HELD_OUT = 0.2
+"""The share of every client's samples that validation keeps for itself."""
+LATE = 0.75
+"""A validation loss is the mean of those measured after this share of the rounds."""
+
 
 @dataclass(frozen=True)
 class Tuned:
-    """The best settings of a grid, and the validation loss of every point of it."""
+    """The settings of a grid from best to worst, and the validation loss of every point of it."""
 
-    settings: Settings
+    ranking: list[Settings]
+    """Without those that diverged."""
     grid: list[Settings]
     """Each point's settings and its ``validation_loss``, which is null where it diverged."""
+
+    @property
+    def settings(self) -> Settings:
+        """The best."""
+        return self.ranking[0]
 
 
 def tune(
     bench: Bench, label: str, config: Config, dataset: Dataset, grid: Grid, rounds: int
 ) -> Tuned:
-    """Train every point of a grid of algorithm settings, and take the one of least loss.
+    """Train every point of a grid of algorithm settings, and rank them by loss.
 
-    A fifth of the training samples is held out for it; test samples are not looked at.
+    The clients are those of the training that follows, each without a fifth of its samples; test
+    samples are not looked at.
     """
     points = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
     if len(points) == 1:
-        return Tuned(points[0], [])
-    kept, held = hold_out(dataset, config.seed)
-    note = f"{dataset.note}; a share of {HELD_OUT:g} held out".removeprefix("; ")
-    validation = replace(kept, test=held, note=note)
+        return Tuned(points, [])
+    short = changed(
+        config,
+        {"rounds": rounds, "evaluate.every": rounds // 8 or rounds, "data.partition": "users"},
+    )
+    validation = held_out(config, dataset)
     losses = []
     for point in points:
-        own = {f"algorithm.{key}": value for key, value in point.items()}
-        short = changed(config, {**own, "rounds": rounds, "evaluate.every": rounds})
         shown = ", ".join(f"{key} {value:g}" for key, value in point.items())
-        losses.append(_loss(bench, f"tuning {label}: {shown}", short, validation))
-    if not any(map(math.isfinite, losses)):
+        training = bench.train(f"tuning {label}: {shown}", with_steps(short, point), validation)
+        losses.append(_loss(training, rounds))
+    order = sorted(range(len(points)), key=losses.__getitem__)
+    ranking = [points[k] for k in order if math.isfinite(losses[k])]
+    if not ranking:
         raise FedcanonError(f"{label} diverged with every step of its grid: {points}.")
     told = [
         {**point, "validation_loss": loss if math.isfinite(loss) else None}
         for point, loss in zip(points, losses, strict=True)
     ]
-    return Tuned(points[losses.index(min(losses))], told)
+    return Tuned(ranking, told)
 
 
-def _loss(bench: Bench, label: str, config: Config, validation: Dataset) -> float:
-    training = bench.train(label, config, validation)
-    return math.inf if training.diverged else training.records[-1].test["test_loss"]
+def train_tuned(
+    bench: Bench,
+    label: str,
+    config: Config,
+    dataset: Dataset,
+    tuned: Tuned,
+    seeds: Sequence[int] = (0,),
+) -> tuple[Settings, list[Training]]:
+    """Train with the best settings, for every seed; with the next best where one of them diverges.
+
+    Where all diverge the result is that of the best.
+    """
+    results = []
+    for settings in tuned.ranking:
+        own = with_steps(config, settings)
+        trainings = [
+            bench.train(f"{label}, seed {seed}", changed(own, {"seed": seed}), dataset)
+            for seed in seeds
+        ]
+        results.append((settings, trainings))
+        if not any(training.diverged for training in trainings):
+            return results[-1]
+    return results[0]
+
+
+def with_steps(config: Config, settings: Settings) -> Config:
+    """The configuration with other settings of its algorithm."""
+    return changed(config, {f"algorithm.{key}": value for key, value in settings.items()})
+
+
+def held_out(config: Config, dataset: Dataset) -> Dataset:
+    """Every client's training samples but for a fifth, and all these fifths as test samples.
+
+    The users of the training samples are their clients, so that the partition "users" has the
+    clients of the configuration.
+    """
+    whole, parts = spread(config, dataset)
+    generator = torch.Generator().manual_seed(config.seed)
+    shuffled = [part[torch.randperm(len(part), generator=generator)] for part in parts]
+    held = [part[: int(HELD_OUT * len(part))] for part in shuffled]
+    kept = [part[len(own) :] for part, own in zip(shuffled, held, strict=True)]
+    clients = torch.repeat_interleave(
+        torch.arange(len(kept)), torch.tensor([len(part) for part in kept])
+    )
+    train = replace(chosen(whole.train, torch.cat(kept)), users=clients)
+    # Runs are found again by this note too: it must tell one partition from another.
+    held_of = f"a share of {HELD_OUT:g} of every client of {config.data.partition} held out"
+    note = f"{dataset.note}; {held_of}".removeprefix("; ")
+    return replace(whole, train=train, test=chosen(whole.train, torch.cat(held)), note=note)
+
+
+def _loss(training: Training, rounds: int) -> float:
+    if training.diverged:
+        return math.inf
+    late = [record for record in training.records if record.round >= LATE * rounds]
+    return statistics.fmean(record.test["test_loss"] for record in late)

@@ -6,6 +6,9 @@ import statistics
 import time
 from collections.abc import Callable, Mapping
 
+SAME_TIME = 1.1
+"""Times whose ratio is nearer to 1 are taken as equal."""
+
 Work = Callable[[], object]
 Prepare = Callable[[], object]
 
