@@ -161,7 +161,7 @@ PLANS = {
                 seeds=(0, 1),
             ),
             "resnet18": Setting(
-                rounds=40,
+                rounds=30,
                 local_steps=5,
                 batch_size=16,
                 betas=(0.02, 0.1),
