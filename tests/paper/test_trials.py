@@ -8,7 +8,7 @@ import torch
 
 from fedcanon import FedcanonError
 from fedcanon.data import DATASETS
-from fedcanon.paper.trials import Bench, Watch, chosen, portion, run_name
+from fedcanon.paper.trials import Bench, Watch, portion, run_name
 from fedcanon.paper.tuning import Tuned, held_out, train_tuned, tune
 from fedcanon.runs import Observer
 from fedcanon.runs.build import spread
@@ -133,7 +133,7 @@ def test_tuning_never_sees_the_test_samples(tmp_path):
 
 def clients(config, dataset):
     whole, parts = spread(config, dataset)
-    return [chosen(whole.train, part) for part in parts]
+    return [whole.train.take(part) for part in parts]
 
 
 @pytest.mark.parametrize("partition", ["iid", "dirichlet:0.05"])

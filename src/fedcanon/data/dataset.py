@@ -27,6 +27,11 @@ class Split:
     def __len__(self) -> int:
         return len(self.targets)
 
+    def take(self, rows: Tensor) -> Split:
+        """These samples, in this order."""
+        inputs = self.inputs[rows if isinstance(self.inputs, Tensor) else rows.numpy()]
+        return Split(inputs, self.targets[rows], None if self.users is None else self.users[rows])
+
     def tensors(self, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
         """Inputs (made dense) and labels for a network."""
         dense = self.inputs if isinstance(self.inputs, Tensor) else self.inputs.toarray()

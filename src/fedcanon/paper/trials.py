@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from fedcanon.data import Dataset, Split
 from fedcanon.errors import FedcanonError
@@ -109,10 +108,4 @@ def _first(split: Split, count: int | None) -> Split:
     if count is None or count >= len(split):
         return split
     rows = np.sort(np.random.default_rng(0).permutation(len(split))[:count])
-    return chosen(split, torch.from_numpy(rows))
-
-
-def chosen(split: Split, rows: Tensor) -> Split:
-    """Some samples of a split."""
-    inputs = split.inputs[rows if isinstance(split.inputs, Tensor) else rows.numpy()]
-    return Split(inputs, split.targets[rows], None if split.users is None else split.users[rows])
+    return split.take(torch.from_numpy(rows))

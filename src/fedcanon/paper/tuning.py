@@ -13,7 +13,7 @@ import torch
 
 from fedcanon.data import Dataset
 from fedcanon.errors import FedcanonError
-from fedcanon.paper.trials import Bench, Training, chosen
+from fedcanon.paper.trials import Bench, Training
 from fedcanon.runs.build import spread
 from fedcanon.runs.config import Config, changed
 
@@ -117,11 +117,11 @@ def held_out(config: Config, dataset: Dataset) -> Dataset:
     clients = torch.repeat_interleave(
         torch.arange(len(kept)), torch.tensor([len(part) for part in kept])
     )
-    train = replace(chosen(whole.train, torch.cat(kept)), users=clients)
+    train = replace(whole.train.take(torch.cat(kept)), users=clients)
     # Runs are found again by this note too: it must tell one partition from another.
     held_of = f"a share of {HELD_OUT:g} of every client of {config.data.partition} held out"
     note = f"{dataset.note}; {held_of}".removeprefix("; ")
-    return replace(whole, train=train, test=chosen(whole.train, torch.cat(held)), note=note)
+    return replace(whole, train=train, test=whole.train.take(torch.cat(held)), note=note)
 
 
 def _loss(training: Training, rounds: int) -> float:

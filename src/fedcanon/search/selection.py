@@ -9,7 +9,6 @@ from typing import Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from fedcanon.data import Dataset, Split
@@ -66,11 +65,12 @@ def parse_selection(text: str) -> Selection:
 
 def hold_out(dataset: Dataset, seed: int) -> tuple[Dataset, Split]:
     """The dataset without a fifth of its training samples, and these."""
-    rows = np.arange(len(dataset.train))
     from sklearn.model_selection import train_test_split  # takes a second to import
 
-    kept, held = train_test_split(rows, test_size=HELD_OUT, random_state=seed % 2**32)
-    return replace(dataset, train=_part(dataset.train, kept)), _part(dataset.train, held)
+    rows = np.arange(len(dataset.train))
+    parts = train_test_split(rows, test_size=HELD_OUT, random_state=seed % 2**32)
+    kept, held = (dataset.train.take(torch.from_numpy(np.sort(part))) for part in parts)
+    return replace(dataset, train=kept), held
 
 
 def bic(problem: Problem, z: Tensor) -> float:
@@ -79,11 +79,3 @@ def bic(problem: Problem, z: Tensor) -> float:
     samples = [client.samples for client in problem.clients]
     total = sum(count * loss for count, loss in zip(samples, losses, strict=True))
     return 2 * total + int(z.count_nonzero()) * math.log(sum(samples))
-
-
-def _part(split: Split, rows: NDArray[np.int64]) -> Split:
-    rows.sort()
-    chosen = torch.from_numpy(rows)
-    inputs = split.inputs[chosen] if isinstance(split.inputs, Tensor) else split.inputs[rows]
-    users = None if split.users is None else split.users[chosen]
-    return Split(inputs, split.targets[chosen], users)
