@@ -66,11 +66,11 @@ SETTINGS = {
         last=1,
     ),
     Scale.laptop: Setting(
-        rounds=16,
+        rounds=20,
         every=2,
         batch_size=8,
         betas=(0.01, 0.03, 0.1),
-        tuning_rounds=3,
+        tuning_rounds=10,
         samples=(8000, 2000),
         turns=3,
     ),

@@ -22,6 +22,7 @@ Grid = Mapping[str, Sequence[Any]]
 
 HELD_OUT = 0.2
 """The share of every client's samples that validation keeps for itself."""
+MEASURED_EVERY = 5
 LATE = 0.75
 """A validation loss is the mean of those measured after this share of the rounds."""
 
@@ -54,7 +55,7 @@ def tune(
         return Tuned(points, [])
     short = changed(
         config,
-        {"rounds": rounds, "evaluate.every": rounds // 8 or rounds, "data.partition": "users"},
+        {"rounds": rounds, "evaluate.every": MEASURED_EVERY, "data.partition": "users"},
     )
     validation = held_out(config, dataset)
     losses = []
