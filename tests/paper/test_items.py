@@ -11,6 +11,7 @@ from fedcanon.objectives.models import MODELS
 from fedcanon.paper import accuracy, costs, fig1, fig2, fig3, properties, prox, seconds, theory
 from fedcanon.paper.items import ITEMS
 from fedcanon.paper.masks import MaskedL1, MaskedMCP, MaskedSCAD
+from fedcanon.paper.quadratics import scattered_problem
 from fedcanon.paper.scales import Scale
 from fedcanon.penalties import L1, MCP, SCAD
 
@@ -253,7 +254,7 @@ def test_theorems_bound_what_is_measured_and_only_fedcanon_drifts(outcome):
 
 def test_the_constants_of_the_theory_problem_are_known():
     setting = theory.SETTINGS[Scale.smoke]
-    problem = theory.scattered_problem(setting)
+    problem = scattered_problem(setting.clients, setting.samples, setting.dimension)
     client = problem.clients[0]
     assert float(torch.linalg.eigvalsh(client.A).max()) == pytest.approx(1)
     for x in (problem.start, torch.zeros_like(problem.start)):

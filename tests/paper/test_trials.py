@@ -106,7 +106,7 @@ def test_tuning_takes_the_best_step_and_passes_over_those_that_diverge(tmp_path)
     tuned = tune(
         bench, "fedavg", changed(CONFIG, {"algorithm": {"name": "fedavg"}}), DIGITS, grid, 3
     )
-    assert tuned.settings == {"beta": 0.1}
+    assert tuned.ranking[0] == {"beta": 0.1}
     losses = [point["validation_loss"] for point in tuned.grid]
     assert losses[2] is None
     assert losses[1] < losses[0]
@@ -170,7 +170,7 @@ def test_the_next_best_step_is_taken_where_the_best_diverges(tmp_path):
 
 
 def test_a_single_point_needs_no_training(tmp_path):
-    assert tune(Bench(tmp_path), "", CONFIG, DIGITS, {"beta": (0.1,)}, 2).settings == {"beta": 0.1}
+    assert tune(Bench(tmp_path), "", CONFIG, DIGITS, {"beta": (0.1,)}, 2).ranking == [{"beta": 0.1}]
     assert not list(tmp_path.iterdir())
 
 

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from fedcanon.paper.networks import SCAD, network_config
 from fedcanon.paper.outcome import Claim, Outcome, Table, judged
 from fedcanon.paper.scales import Scale
-from fedcanon.paper.trials import Bench, portion
+from fedcanon.paper.trials import SAME_ACCURACY, Bench, portion
 from fedcanon.paper.tuning import Grid, train_tuned, tune
 from fedcanon.report.plots import COLOURS
 from fedcanon.runs.config import Config
@@ -31,8 +31,6 @@ METHODS: dict[str, dict[str, Any]] = {
     "FedADMM": {"name": "fedadmm"},
 }
 BASELINES = ("FedDR", "FedADMM")
-LEVEL = 0.01
-"""Accuracies that differ by less are taken as equal."""
 UNJUDGED = ("cinic10",)
 """Datasets of which only a sample without a split may be at hand: no verdict on a subset."""
 
@@ -299,7 +297,7 @@ def _claim(found: Mapping[Row, Accuracies], notes: Mapping[str, str]) -> Claim:
         f"{row.label}: {100 * margin:+.1f} points to {best} (deviation {100 * spread:.1f})"
         for row, (margin, best, spread) in margins.items()
     )
-    ahead = [margin > max(LEVEL, spread) for margin, _, spread in margins.values()]
+    ahead = [margin > max(SAME_ACCURACY, spread) for margin, _, spread in margins.values()]
     return Claim(
         "FedCanon has a higher test accuracy than FedDR and FedADMM in every row",
         "ahead of the better of both by more than a point and the deviation over seeds in "

@@ -16,7 +16,7 @@ from fedcanon.paper.curves import Panel, draw
 from fedcanon.paper.networks import network_config
 from fedcanon.paper.outcome import Claim, Outcome, Table, judged
 from fedcanon.paper.scales import Scale
-from fedcanon.paper.trials import Bench, Training, portion
+from fedcanon.paper.trials import SAME_ACCURACY, Bench, Training, portion
 from fedcanon.paper.tuning import Tuned, train_tuned, tune
 from fedcanon.runs.config import Config
 from fedcanon.runs.named import make_dataset
@@ -31,8 +31,6 @@ METHODS = {
 CORRECTED = ["FedCanon", "SCAFFOLD", "SCAFFNEW"]
 """The methods of the paper that have control variables."""
 PARTITIONS = {"i.i.d.": "iid", "Dir(0.1)": "dirichlet:0.1", "Dir(0.01)": "dirichlet:0.01"}
-LEVEL = 0.01
-"""Accuracies that differ by less are taken as equal."""
 
 
 @dataclass(frozen=True)
@@ -204,7 +202,7 @@ def _claims(setting: Setting, equal: Results, own: Results) -> list[Claim]:
             Claim(
                 f"i.i.d.: all methods reach the same accuracy ({steps})",
                 f"largest difference {100 * spread:.1f} points",
-                spread <= LEVEL,
+                spread <= SAME_ACCURACY,
             )
         )
         for shown, points in (("Dir(0.1)", 2), ("Dir(0.01)", 10)):
@@ -216,7 +214,7 @@ def _claims(setting: Setting, equal: Results, own: Results) -> list[Claim]:
                     f"{shown}: FedAvg falls behind the others, by about {points} points ({steps})",
                     f"{100 * behind:.1f} points behind their mean; one curve varies by "
                     f"{100 * noise:.1f}{ending}",
-                    behind > max(LEVEL, noise),
+                    behind > max(SAME_ACCURACY, noise),
                 )
             )
     spreads = [_spread(setting, equal[shown], CORRECTED) for shown in PARTITIONS]
@@ -229,7 +227,7 @@ def _claims(setting: Setting, equal: Results, own: Results) -> list[Claim]:
         Claim(
             "FedCanon, SCAFFOLD and SCAFFNEW stay level under heterogeneity (equal steps)",
             f"largest difference among them: {measured}",
-            all(s <= max(LEVEL, n) for s, n in zip(spreads, noises, strict=True)),
+            all(s <= max(SAME_ACCURACY, n) for s, n in zip(spreads, noises, strict=True)),
         )
     )
     return claims

@@ -15,7 +15,7 @@ from fedcanon.paper.curves import Panel, draw
 from fedcanon.paper.networks import SCAD, network_config
 from fedcanon.paper.outcome import Claim, Outcome, Table, judged
 from fedcanon.paper.scales import Scale
-from fedcanon.paper.trials import Bench, Training, portion
+from fedcanon.paper.trials import SAME_ACCURACY, Bench, Training, portion
 from fedcanon.paper.tuning import Tuned, train_tuned, tune
 from fedcanon.paper.turns import SAME_TIME, median_seconds
 from fedcanon.runs.build import assemble, build_problem
@@ -31,8 +31,6 @@ METHODS = {
 }
 BASELINES = ("FedMiD", "FedDA", "ZA1")
 PARTITIONS = {"i.i.d.": "iid", "Dir(1)": "dirichlet:1", "Dir(0.2)": "dirichlet:0.2"}
-LEVEL = 0.01
-"""Accuracies that differ by less are taken as equal."""
 
 
 @dataclass(frozen=True)
@@ -197,7 +195,7 @@ def _claims(setting: Setting, finals: Finals, seconds: dict[str, float]) -> list
             "at equal rounds FedCanon reaches the higher test accuracy",
             f"points ahead of the best of FedMiD, FedDA and ZA1, each with its own β: "
             f"{shown_points}",
-            all(value > LEVEL for value in points.values()),
+            all(value > SAME_ACCURACY for value in points.values()),
         ),
         Claim(
             f"at equal rounds FedCanon needs the least time (K = {setting.local_steps}: 5.35 to "

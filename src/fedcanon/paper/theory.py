@@ -1,9 +1,6 @@
 """Theorems 1 and 2: what is measured beside what is promised, on problems with known constants.
 
-Each client has f_i(x) = mean_j ½ (x − p_ij)ᵀ A_i (x − p_ij). Its smoothness is the largest
-eigenvalue of A_i, and the gradient of a sample differs from ∇f_i by A_i(p_ij − p̄_i), whatever x is:
-L and σ are known exactly, and so are ρ and B_h of the penalty. Without a penalty μ is the smallest
-eigenvalue of the mean of all A_i; with one it is estimated.
+L, σ, ρ and B_h are known exactly. Without a penalty μ is so too; with one it is estimated.
 """
 
 from __future__ import annotations
@@ -12,20 +9,23 @@ import itertools
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
 from typing import Any
 
-import numpy as np
 import torch
 from matplotlib.figure import Figure
-from torch import Tensor
 
 from fedcanon import theory
 from fedcanon.algorithms import FedCanon, FedCanonPlus, State
-from fedcanon.layout import Layout
-from fedcanon.objectives import Objective, Problem
+from fedcanon.objectives import Problem
 from fedcanon.paper.curves import Panel, draw
 from fedcanon.paper.outcome import Claim, Outcome, Table
+from fedcanon.paper.quadratics import (
+    convexity,
+    least_value,
+    scattered_problem,
+    smoothness,
+    variance,
+)
 from fedcanon.paper.scales import Scale
 from fedcanon.paper.trials import Bench
 from fedcanon.penalties import L1, MCP, Penalty, Zero
@@ -64,50 +64,6 @@ SETTINGS = {
     Scale.laptop: Setting(),
     Scale.paper: Setting(rounds=2000, seeds=20),
 }
-
-
-@dataclass(frozen=True)
-class Scattered(Objective):
-    """f(x) = mean_j ½ (x − p_j)ᵀ A (x − p_j) over the rows p_j of ``points``."""
-
-    A: Tensor
-    points: Tensor
-
-    @cached_property
-    def layout(self) -> Layout:  # type: ignore[override]
-        """One slot named ``x``."""
-        return Layout.of([("x", (self.points.shape[1],))])
-
-    @property
-    def samples(self) -> int:  # type: ignore[override]
-        """One for each point."""
-        return len(self.points)
-
-    @cached_property
-    def centre(self) -> Tensor:
-        """The mean of the points, where f is least."""
-        return self.points.mean(0)
-
-    @cached_property
-    def least(self) -> float:
-        """f at the centre."""
-        residuals = self.points - self.centre
-        return 0.5 * float(((residuals @ self.A) * residuals).sum(1).mean())
-
-    @property
-    def variance(self) -> float:
-        """E‖g(x) − ∇f(x)‖² for a single sample, the same at every x."""
-        return float(((self.points - self.centre) @ self.A).square().sum(1).mean())
-
-    def value(self, x: Tensor) -> float:
-        residual = x - self.centre
-        return 0.5 * float(residual @ self.A @ residual) + self.least
-
-    def value_and_gradient(self, x: Tensor) -> tuple[float, Tensor]:
-        return self.value(x), self.gradient(x, None)
-
-    def gradient(self, x: Tensor, batch: Tensor | None) -> Tensor:
-        return self.A @ (x - (self.centre if batch is None else self.points[batch].mean(0)))
 
 
 @dataclass(frozen=True)
@@ -151,7 +107,7 @@ class Case:
 def run(scale: Scale, bench: Bench) -> Iterator[Outcome]:
     """Trace both methods on every case, and measure the drift for growing K."""
     setting = SETTINGS[scale]
-    problem = scattered_problem(setting)
+    problem = scattered_problem(setting.clients, setting.samples, setting.dimension)
     noises = (EXACT, f"batches of {setting.batch_size}")
     total = len(PENALTIES) * len(METHODS) * (1 + setting.seeds)
     total += len(METHODS) * (len(setting.drift_steps) + len(setting.drift_kappas))
@@ -198,31 +154,10 @@ def run(scale: Scale, bench: Bench) -> Iterator[Outcome]:
     )
 
 
-def scattered_problem(setting: Setting) -> Problem:
-    """Clients with matrices and centres of their own; L = 1."""
-    rng = np.random.default_rng(0)
-    d, clients = setting.dimension, []
-    for _ in range(setting.clients):
-        basis = np.linalg.qr(rng.standard_normal((d, d)))[0]
-        A = basis @ np.diag(np.linspace(0.2, 1, d)) @ basis.T
-        centre = 2 * rng.standard_normal(d)
-        points = centre + 0.5 * rng.standard_normal((setting.samples, d))
-        clients.append(Scattered(torch.from_numpy((A + A.T) / 2), torch.from_numpy(points)))
-    return Problem(clients, torch.from_numpy(3 * rng.standard_normal(d)))
-
-
-def least_value(problem: Problem, penalty: Penalty) -> float:
-    """φ* by proximal gradient steps to the last digit, where φ is convex."""
-    z = problem.start
-    for _ in range(1000):
-        z = penalty.prox(z - 0.5 * problem.value_and_gradient(z)[1], 0.5)
-    return problem.value(z) + penalty.value(z)
-
-
 def _case(
     setting: Setting, problem: Problem, penalty: Penalty, noise: str, done: Callable[[], None]
 ) -> Case:
-    L = max(float(torch.linalg.eigvalsh(c.A).max()) for c in _scattered(problem))
+    L = smoothness(problem)
     alpha = theory.largest_alpha(L, penalty.rho)
     beta = theory.largest_beta(L, penalty.rho, setting.local_steps, alpha)
     batch = None if noise == EXACT else setting.batch_size
@@ -242,19 +177,12 @@ def _case(
         local_steps=setting.local_steps,
         rho=penalty.rho,
         subgradient_bound=penalty.subgradient_bound((setting.dimension,)),
-        variance=max(c.variance for c in _scattered(problem)) if batch else 0.0,
+        variance=variance(problem) if batch else 0.0,
         batch=batch or 1,
     )
-    if isinstance(penalty, Zero):
-        mean = torch.stack([client.A for client in _scattered(problem)]).mean(0)
-        mu = float(torch.linalg.eigvalsh(mean).min())
-    else:
-        mu = _pl_constant(traces.values())
+    known = isinstance(penalty, Zero)
+    mu = convexity(problem) if known else _pl_constant(traces.values())
     return Case(penalty, noise, constants, beta, mu, traces)
-
-
-def _scattered(problem: Problem) -> list[Scattered]:
-    return [client for client in problem.clients if isinstance(client, Scattered)]
 
 
 def _trace(federation: Federation, rounds: int, alpha: float, least: float) -> Trace:

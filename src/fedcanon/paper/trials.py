@@ -20,6 +20,9 @@ from fedcanon.runs.config import Config
 from fedcanon.runs.folder import RunFolder
 from fedcanon.runs.training import resume, train
 
+SAME_ACCURACY = 0.01
+"""Accuracies that differ by less are taken as equal."""
+
 
 class Watch:
     """Is told of everything that takes long; this one shows nothing."""

@@ -16,13 +16,13 @@ from fedcanon.errors import FedcanonError
 from fedcanon.paper.trials import Bench, Training
 from fedcanon.runs.build import spread
 from fedcanon.runs.config import Config, changed
+from fedcanon.search.selection import HELD_OUT
 
 Settings = dict[str, Any]
 Grid = Mapping[str, Sequence[Any]]
 
-HELD_OUT = 0.2
-"""The share of every client's samples that validation keeps for itself."""
 MEASURED_EVERY = 5
+"""Rounds."""
 LATE = 0.75
 """A validation loss is the mean of those measured after this share of the rounds."""
 
@@ -35,11 +35,6 @@ class Tuned:
     """Without those that diverged."""
     grid: list[Settings]
     """Each point's settings and its ``validation_loss``, which is null where it diverged."""
-
-    @property
-    def settings(self) -> Settings:
-        """The best."""
-        return self.ranking[0]
 
 
 def tune(
