@@ -2,7 +2,7 @@
 
 One page per penalty of the registry, their gallery, the spread of the default data, and the picture
 of structural drift. A new penalty gets its page without any change here, unless it has parameters
-without defaults: then ``EXAMPLES`` must give them.
+without defaults, which ``EXAMPLES`` must give, or a new module, which ``FAMILIES`` must name.
 """
 
 from __future__ import annotations
