@@ -322,7 +322,7 @@ def test_a_run_goes_on_with_another_number_of_workers_to_the_same_bits(model, tm
     settings = {"model": model, "evaluate": {"every": 2}, "clients": {"participants": 7}}
     whole = train(settings, rounds=6, engine={"name": "serial"}, folder=tmp_path / "whole")
     train(settings, rounds=3, engine={"workers": 2}, folder=tmp_path / "parts")
-    parts = resume(tmp_path / "parts", rounds=6, settings={"engine.workers": 3})
+    parts = resume(tmp_path / "parts", rounds=6, workers=3)
     assert torch.equal(whole.vector, parts.vector)
     assert whole.last.loss == parts.last.loss
     assert whole.last.gradient_norm == parts.last.gradient_norm

@@ -1,5 +1,6 @@
 """``fedcanon report``, and its page in a browser."""
 
+import json
 import statistics
 
 import numpy as np
@@ -8,6 +9,7 @@ from PIL import Image, ImageStat
 
 from fedcanon.report.page import write_report
 from fedcanon.report.page.wording import byte_count
+from fedcanon.runs.measures import frame
 from fedcanon.runs.training import load, train
 from tests.report.conftest import METHODS, PANELS, SEEDS
 
@@ -54,6 +56,32 @@ def test_mistakes_are_one_sentence_and_leave_nothing_behind(fedcanon, runs, tmp_
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_run_over_real_clients_tells_their_samples_and_no_partition(fedcanon, tmp_path):
+    own = {"rounds": 2, "model": "linear", "engine": {"name": "serial"}}
+    folder = train(own, folder=tmp_path / "run").folder
+    config, data = folder / "config.toml", folder / "data.json"
+    config.write_text(config.read_text().replace('"serial"', '"deployed"'))
+    told = {"name": "the clients' own data", "label_counts": [], "samples": [1200, 34]}
+    data.write_text(json.dumps({**json.loads(data.read_text()), **told}))
+    page = tmp_path / "r.html"
+    assert fedcanon("report", str(folder), "-o", str(page))[0] == 0
+    assert "the clients&#39; own data · 1,234 samples, 10 classes" in page.read_text()
+    code, out, _ = fedcanon("show", str(folder))
+    assert code == 0
+    for text in (page.read_text().partition("<script")[0], out):
+        assert "own data" in text
+        assert "dirichlet" not in text
+
+
+def test_a_run_of_a_method_from_elsewhere_can_be_shown(fedcanon, tmp_path):
+    folder = train(rounds=2, model="linear", folder=tmp_path / "run").folder
+    config = folder / "config.toml"
+    config.write_text(config.read_text().replace('name = "fedcanon+"', 'name = "mine"'))
+    code, out, _ = fedcanon("show", str(folder))
+    assert code == 0
+    assert "mine" in out
+
+
 def test_damaged_runs_are_named(fedcanon, tmp_path):
     folder = train(rounds=2, model="linear", folder=tmp_path / "run").folder
     page = tmp_path / "r.html"
@@ -88,7 +116,7 @@ def test_curves_are_means_with_bands_of_the_records(seen, runs):
         bands = {trace["name"]: trace for trace in traces if trace["mode"] == "none"}
         assert list(lines) == list(bands) == list(METHODS)
         for method in METHODS:
-            tables = [runs[f"{method}-{seed}"].history() for seed in SEEDS]
+            tables = [frame(runs[f"{method}-{seed}"].records()) for seed in SEEDS]
             values = np.array([table[name] for table in tables], dtype=float)
             rounds = tables[0]["round"].tolist()
             assert lines[method]["x"] == rounds

@@ -274,6 +274,21 @@ def test_a_loaded_run_is_what_was_trained(tmp_path):
     assert environment["versions"]["torch"] == torch.__version__
 
 
+def test_a_loaded_run_has_trainable_parameters_and_statistics(tmp_path):
+    model = {"name": "tests.runs.test_resume:normalised_and_frozen"}
+    result = train(SMALL, model=model, rounds=2, folder=tmp_path / "run")
+    loaded = load(tmp_path / "run")
+    assert loaded.buffers.numel() == 16
+    assert torch.equal(result.buffers, loaded.buffers)
+    assert torch.equal(result.vector, loaded.vector)
+
+
+def normalised_and_frozen(shape, classes):
+    module = normalised(shape, classes)
+    module[0].requires_grad_(False)
+    return module
+
+
 def test_the_last_checkpoints_stay(tmp_path):
     checkpoints = Checkpoints(tmp_path, keep=3)
     for t in range(12):

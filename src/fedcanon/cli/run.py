@@ -15,7 +15,7 @@ from fedcanon.cli.wording import headline, summary
 from fedcanon.report.plots import check_writable, plot_histories, save
 from fedcanon.runs import Result
 from fedcanon.runs.build import build
-from fedcanon.runs.config import Config, changed, load_config
+from fedcanon.runs.config import Config, changed, engine_settings, load_config
 from fedcanon.runs.folder import RunFolder, new_path
 from fedcanon.runs.training import resume as resume_run
 from fedcanon.runs.training import train_in
@@ -56,7 +56,7 @@ def run(
     workers: Workers = None,
 ) -> None:
     """Train a model as a configuration says, keep the run, and print how it went."""
-    settings = changed(load_config(config, set_ or []), _engine(engine, workers))
+    settings = changed(load_config(config, set_ or []), engine_settings(engine, workers))
     if plot:
         check_writable(plot)
     check_trackers(track or [])
@@ -95,19 +95,11 @@ def resume(
         tracking(track or [], run.path) as trackers,
         progress_bar() as bar,
     ):
+        observers = [bar, *trackers]
         result = resume_run(
-            name,
-            rounds=rounds,
-            observers=[bar, *trackers],
-            settings=_engine(engine, workers),
+            name, rounds=rounds, observers=observers, engine=engine, workers=workers
         )
     _show(result, settings, result.title, plot)
-
-
-def _engine(name: str | None, workers: int | None) -> dict[str, str | int]:
-    """The settings of these options."""
-    given = {"engine.name": name, "engine.workers": workers}
-    return {key: value for key, value in given.items() if value is not None}
 
 
 def _show(result: Result, config: Config, title: str, plot: Path | None) -> None:

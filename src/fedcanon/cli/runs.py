@@ -10,6 +10,7 @@ from rich.table import Table
 
 from fedcanon.cli.app import app, console
 from fedcanon.cli.wording import summary, two_columns
+from fedcanon.runs.config import CLIENTS_OWN, DEPLOYED, Config
 from fedcanon.runs.folder import RunFolder, list_runs, runs_folder
 
 COLOURS = {"finished": "green", "running": "cyan", "interrupted": "yellow"}
@@ -53,7 +54,7 @@ def show(
         "started": environment.get("started", ""),
         "algorithm": _table(config.algorithm),
         "penalty": _table(config.penalty),
-        "data": f"{config.data.name}, {config.data.partition}, {config.clients.count} clients",
+        "data": _data(config),
         "model": _table(config.model.model_dump()),
         "seed": str(config.seed),
         "versions": ", ".join(f"{k} {v}" for k, v in versions.items()),
@@ -65,6 +66,12 @@ def show(
     if records:
         stopped = (run.result or {}).get("stopped", status)
         console.print(summary(records, stopped, config), highlight=False)
+
+
+def _data(config: Config) -> str:
+    own = [config.data.name, config.data.partition]
+    named = [CLIENTS_OWN] if config.engine.name == DEPLOYED else own
+    return ", ".join([*named, f"{config.clients.count} clients"])
 
 
 def _table(settings: dict[str, object]) -> str:

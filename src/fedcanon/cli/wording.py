@@ -68,8 +68,8 @@ def summary(records: list[Record], stopped: str, config: Config) -> Table:
         f"{sum(record.evaluation_seconds for record in records):.1f} measuring",
     }
     table = two_columns(rows)
-    algorithm = ALGORITHMS[config.algorithm["name"]]
-    if algorithm.solves == "f":
+    algorithm = ALGORITHMS.get(config.algorithm["name"])  # None for one registered elsewhere
+    if algorithm is not None and algorithm.solves == "f":
         note = f"{algorithm.__name__} minimises f alone; the penalty is only measured"
         table.add_row("[yellow]note[/]", note)
     return table

@@ -35,6 +35,11 @@ class DataSummary:
     label_counts: list[list[int]]
     samples: list[int] = field(default_factory=list)
 
+    @property
+    def total(self) -> int:
+        """The training samples of all clients."""
+        return sum(self.samples or map(sum, self.label_counts))
+
 
 @dataclass(frozen=True)
 class Problem:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -30,6 +30,8 @@ Table = dict[str, Any]
 
 DEPLOYED = "deployed"
 """The engine of a run over real clients."""
+CLIENTS_OWN = "the clients' own data"
+"""What the data of such a run are called."""
 
 DEFAULT_ALGORITHM: Table = {"name": "fedcanon+", "alpha": 1.0, "beta": 0.1, "local_steps": 10}
 DEFAULT_PENALTY: Table = {"name": "mcp", "kappa": 1.5e-3}
@@ -222,6 +224,21 @@ def changed(config: Config, settings: Mapping[str, Any]) -> Config:
     for key, value in settings.items():
         _put(table, key, value)
     return _validated(table)
+
+
+def dotted(table: Table, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The values of nested tables, by their dotted keys."""
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from dotted(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def engine_settings(name: str | None, workers: int | None) -> Table:
+    """The settings of an engine and its number of workers, where they are given."""
+    given = {"engine.name": name, "engine.workers": workers}
+    return {key: value for key, value in given.items() if value is not None}
 
 
 def _validated(table: Table) -> Config:

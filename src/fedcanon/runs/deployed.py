@@ -24,7 +24,7 @@ from fedcanon.objectives import DataSummary, Problem
 from fedcanon.objectives.problem import no_test
 from fedcanon.objectives.remote import Remote
 from fedcanon.runs.build import AUTO, assemble, check_names, make_rules, problem_on, spread
-from fedcanon.runs.config import DEPLOYED, Config, changed, load_config
+from fedcanon.runs.config import CLIENTS_OWN, DEPLOYED, Config, changed, load_config
 from fedcanon.runs.engine import deployed_engine, vector_sizes
 from fedcanon.runs.federation import Federation
 from fedcanon.runs.folder import RunFolder
@@ -148,7 +148,7 @@ def _no_data(config: Config) -> Dataset:
     """Two samples of zeros: all that a server needs to make the model."""
     classes = config.deployment.classes or 0
     nothing = Split(torch.zeros(2, *config.deployment.shape), torch.tensor([0, classes - 1]))
-    return Dataset("the clients' own data", nothing, nothing, classes)
+    return Dataset(CLIENTS_OWN, nothing, nothing, classes)
 
 
 def _federation(
@@ -161,7 +161,7 @@ def _federation(
         stand_in.start,
         [float(count) if by_samples else 1.0 for count in samples],
         no_test,
-        DataSummary("the clients' own data", shape, classes, [], samples),
+        DataSummary(CLIENTS_OWN, shape, classes, [], samples),
     )
     return assemble(config, problem, partial(deployed_engine, config, network))
 

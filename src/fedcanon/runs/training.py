@@ -13,12 +13,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from fedcanon.data import Dataset
 from fedcanon.errors import FedcanonError
+from fedcanon.objectives.flat import FlatModule
 from fedcanon.runs.build import AUTO, build, resolved
-from fedcanon.runs.config import DEPLOYED, Config, changed, make_config
+from fedcanon.runs.config import DEPLOYED, Config, changed, engine_settings, make_config
 from fedcanon.runs.federation import Federation
 from fedcanon.runs.fit import fit
 from fedcanon.runs.folder import RunFolder
@@ -71,18 +70,19 @@ def resume(
     rounds: int | None = None,
     dataset: Dataset | None = None,
     observers: Sequence[Observer] = (),
-    settings: Mapping[str, Any] | None = None,
+    engine: str | None = None,
+    workers: int | None = None,
 ) -> Result:
     """Go on with a run from its last checkpoint, to the same bits as if it had not been stopped.
 
-    ``rounds`` continues a run beyond its end. ``settings`` are of the engine, which changes no bit:
-    ``{"engine.workers": 4}``.
+    ``rounds`` continues a run beyond its end. Another ``engine`` or number of ``workers`` changes
+    no bit.
     """
 
     def make(config: Config) -> Federation:
         if config.engine.name == DEPLOYED:
             raise FedcanonError(f"{name} is a run over real clients: go on with 'flwr run'.")
-        return build(changed(config, settings or {}), dataset)
+        return build(changed(config, engine_settings(engine, workers)), dataset)
 
     return resume_with(RunFolder.find(name), make, rounds=rounds, observers=observers)
 
@@ -132,10 +132,9 @@ def load(name: str | Path) -> Result:
         raise FedcanonError(f"the run {run.name} is not finished: use 'fedcanon resume'.")
     config, path = run.config, run.path / MODEL
     make_model = partial(load_model, config, data.shape, data.classes, path)
-    vector = torch.nn.utils.parameters_to_vector(make_model().parameters()).detach()
-    records = run.records()
+    flat, records = FlatModule(make_model()), run.records()
     return Result(
-        vector, torch.empty(0), records, result["stopped"], make_model, run.name, run.path
+        flat.vector, flat.buffers, records, result["stopped"], make_model, run.name, run.path
     )
 
 

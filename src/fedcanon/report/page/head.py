@@ -8,6 +8,7 @@ from typing import Any
 from fedcanon.report.page.groups import Group
 from fedcanon.report.page.reading import Run
 from fedcanon.report.page.wording import described, different, duration
+from fedcanon.runs.config import DEPLOYED
 
 LISTED = 4
 """Different methods, models, … that the head of a page lists."""
@@ -60,12 +61,13 @@ def _data(run: Run) -> str:
     config, data, count = run.config, run.data, run.config.clients.count
     words = [data.name if data else config.data.name]
     if data:
-        shape, samples = "×".join(map(str, data.shape)), sum(map(sum, data.label_counts))
+        shape, samples = "×".join(map(str, data.shape)), data.total
         words.append(f"{samples:,} samples, {data.classes} classes, inputs {shape}")
     clients = f"{count:,} clients"
     if config.clients.participants not in (None, count):
         clients = f"{config.clients.participants:,} of {clients} per round"
-    return " · ".join([*words, config.data.partition, clients])
+    partition = [] if config.engine.name == DEPLOYED else [config.data.partition]
+    return " · ".join([*words, *partition, clients])
 
 
 def _method(run: Run) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from safetensors import SafetensorError, safe_open
 
 from fedcanon.errors import FedcanonError
 from fedcanon.objectives import DataSummary
-from fedcanon.runs.config import Config
+from fedcanon.runs.config import Config, dotted
 from fedcanon.runs.folder import RunFolder
 from fedcanon.runs.measures import Record
 from fedcanon.runs.training import MODEL
@@ -49,7 +48,7 @@ def read_run(folder: RunFolder) -> Run:
     config = folder.config  # first: it is missing where there is no run at all
     try:
         status, environment = folder.status, folder.environment
-        settings = dict(_dotted(config.model_dump(exclude_none=True)))
+        settings = dict(dotted(config.model_dump(exclude_none=True)))
         # Filled in from the data of each seed, and yet the same setting.
         settings.update(dict.fromkeys(environment.get("automatic", ()), "auto"))
         return Run(
@@ -65,14 +64,6 @@ def read_run(folder: RunFolder) -> Run:
         )
     except (OSError, ValueError, TypeError, KeyError) as error:  # what damaged files lead to
         raise FedcanonError(f"the run {folder.name} cannot be read: {error}.") from None
-
-
-def _dotted(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in table.items():
-        if isinstance(value, Mapping):
-            yield from _dotted(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
 
 
 def _layers(path: Path) -> dict[str, Layer] | None:
