@@ -142,7 +142,8 @@ def test_data_of_ones_own_cannot_be_sent_to_flower():
 class TestInit:
     def test_an_app_is_written_with_all_that_it_needs(self, fedcanon, tmp_path):
         code, out, _ = fedcanon(
-            "deploy", "init", str(tmp_path / "three"), "--set", "model.name=linear"
+            *("deploy", "init", str(tmp_path / "three"), "--clients", "3"),
+            *("--set", "model.name=linear"),
         )
         assert code == 0
         assert "ready for 3 clients" in out
@@ -157,6 +158,20 @@ class TestInit:
         readme = (app / "README.md").read_text()
         assert readme.count("flower-supernode ") == 3
         assert "{{" not in readme
+
+    def test_what_is_configured_stays_and_needs_no_data(self, fedcanon, tmp_path):
+        code, out, _ = fedcanon(
+            *("deploy", "init", str(tmp_path / "app"), "--set", "model.name=linear"),
+            *("--set", "clients.count=4", "--set", "deployment.shape=[7]"),
+            *("--set", "deployment.classes=3"),
+            *("--set", "data.name=table", "--set", "data.path=nowhere.csv"),
+            *("--set", "data.label=disease"),
+        )
+        assert code == 0
+        assert "ready for 4 clients" in out
+        config = load_config(tmp_path / "app" / "app" / "run.toml")
+        assert (config.deployment.shape, config.deployment.classes) == ([7], 3)
+        assert config.clients.count == 4
 
     def test_the_certificate_is_valid_for_its_hosts_only(self, fedcanon, tmp_path):
         folder = tmp_path / "app"

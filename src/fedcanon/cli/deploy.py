@@ -15,8 +15,8 @@ from fedcanon.cli.wording import two_columns
 from fedcanon.deployment.status import ask_to_leave, read_status
 from fedcanon.errors import FedcanonError
 from fedcanon.report.page.wording import byte_count
-from fedcanon.runs.build import AUTO, build, resolved
-from fedcanon.runs.config import changed, load_config
+from fedcanon.runs.build import AUTO, build, check_names, resolved
+from fedcanon.runs.config import Config, changed, load_config
 from fedcanon.runs.folder import RunFolder
 
 deploy = typer.Typer(no_args_is_help=True, help="Train over real clients, on Flower.")
@@ -32,7 +32,9 @@ def init(
         Path | None, typer.Option(help="TOML file; the default run without one.")
     ] = None,
     set_: Settings = None,
-    clients: Annotated[int, typer.Option(min=1, help="How many clients there will be.")] = 3,
+    clients: Annotated[
+        int | None, typer.Option(min=1, help="How many clients; as configured by default.")
+    ] = None,
     host: Annotated[
         list[str] | None,
         typer.Option(help="A name or address of the server; 127.0.0.1 by default."),
@@ -44,23 +46,40 @@ def init(
         from fedcanon.deployment.app import write_app
     except ModuleNotFoundError:
         raise FedcanonError('this needs packages: pip install "fedcanon[flower]".') from None
-    settings = changed(load_config(config, set_ or []), {"clients.count": clients})
+    settings = load_config(config, set_ or [])
+    if clients is not None:
+        settings = changed(settings, {"clients.count": clients})
     with console.status("loading data and model …"):
-        federation = build(settings)
-    data = federation.problem.data
-    assert data is not None
-    settings = changed(
-        resolved(settings, federation) if AUTO in settings.algorithm.values() else settings,
-        {"deployment.shape": list(data.shape), "deployment.classes": data.classes},
-    )
+        settings = _without_data(settings)
     hosts = host or ["127.0.0.1", "localhost"]
-    content = tomli_w.dumps(settings.model_dump(exclude_none=True))
-    write_app(folder, content, clients, hosts, port)
+    content, count = tomli_w.dumps(settings.model_dump(exclude_none=True)), settings.clients.count
+    write_app(folder, content, count, hosts, port)
     console.print(
-        f"[bold]{escape(str(folder))}[/] is ready for {clients} clients: its README.md has the "
+        f"[bold]{escape(str(folder))}[/] is ready for {count} clients: its README.md has the "
         "commands.\nYour own data are one function, in app/data.py.",
         highlight=False,
         soft_wrap=True,
+    )
+
+
+def _without_data(config: Config) -> Config:
+    """The configuration with all that its dataset tells: steps, and the shape and classes.
+
+    A dataset is loaded only if something is left to tell.
+    """
+    automatic, told = AUTO in config.algorithm.values(), config.deployment
+    if not automatic and told.shape and told.classes is not None:
+        check_names(config)
+        return config
+    federation = build(config)
+    data = federation.problem.data
+    assert data is not None
+    return changed(
+        resolved(config, federation) if automatic else config,
+        {
+            "deployment.shape": told.shape or list(data.shape),
+            "deployment.classes": data.classes if told.classes is None else told.classes,
+        },
     )
 
 
