@@ -29,7 +29,7 @@ positive = st.floats(1e-3, 1e3)
 def test_the_largest_alpha_meets_its_condition_with_equality(L, ratio):
     rho = ratio * L
     alpha = theory.largest_alpha(L, rho)
-    assert theory.server_load(alpha, L, rho) == pytest.approx(0.5, rel=1e-9)
+    assert alpha * (rho + L) + 4 * (alpha * L) ** 2 == pytest.approx(0.5, rel=1e-9)
     assert alpha * rho < 1
 
 

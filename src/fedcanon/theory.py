@@ -31,13 +31,8 @@ def delta(alpha: float, rho: float) -> float:
     return 1 / (1 - alpha * rho) ** 2
 
 
-def server_load(alpha: float, L: float, rho: float) -> float:
-    """α(ρ + L) + 4α²L², which both theorems bound."""
-    return alpha * (rho + L) + 4 * (alpha * L) ** 2
-
-
 def server_limit(L: float, rho: float, mu: float | None = None) -> float:
-    """The bound on ``server_load``: ½, or Theorem 2's minimum where μ is given."""
+    """The bound on α(ρ + L) + 4α²L²: ½, or Theorem 2's minimum where μ is given."""
     return 0.5 if mu is None else min(0.5, (4 * mu * (rho + L) + 64 * L**2) / mu**2)
 
 

@@ -1,7 +1,5 @@
 """Data that a user brings: arrays, tables, folders of images."""
 
-import sys
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -290,14 +288,6 @@ def test_files_that_cannot_be_read(tmp_path, file):
 def test_other_files_are_refused(tmp_path):
     with pytest.raises(FedcanonError, match=r"give a \.csv or \.parquet file"):
         from_table(tmp_path / "table.xlsx", "y")
-
-
-def test_without_pandas_the_extra_is_named(monkeypatch, tmp_path):
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(
-        FedcanonError, match=r'pandas is not installed: pip install "fedcanon\[data'
-    ):
-        from_table(tmp_path / "table.csv", "y")
 
 
 # Images

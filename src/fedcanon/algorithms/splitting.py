@@ -166,7 +166,7 @@ class FedDR(_Splitting):
         client:  y_i ← y_i + r (z − x_i);  x_i ≈ prox_{ηf_i}(y_i);  r_i⁺ = 2x_i − y_i
         server:  r̄ ← r̄ + (|S|/N) mean(r_i⁺ − r_i);  z ← prox_{ηh}(r̄)
 
-    r in (0, 2) is the ``relaxation``, called α by its authors; r̄ is the mean of all reflected
+    r in (0, 2] is the ``relaxation``, called α by its authors; r̄ is the mean of all reflected
     points r_i. Everything starts at the same point ("flat"), or as published ("prox"): the first
     round has all clients and only makes x_i, r_i and their mean. 2d floats per client and round.
     Needs η < 1/ρ.

@@ -51,8 +51,12 @@ def list_(kind: Annotated[Kind, typer.Argument(help="What to list.")]) -> None:
 
 
 def _parameters(entry: Any) -> str:
+    if entry is Imported:
+        return "those of the factory"
     shown = []
     for parameter in inspect.signature(entry).parameters.values():
+        if parameter.name == "name":  # of the entry itself, in a configuration
+            continue
         required = parameter.default is inspect.Parameter.empty or "<" in str(parameter.default)
         shown.append(parameter.name if required else f"{parameter.name} = {parameter.default}")
     return ", ".join(shown)

@@ -8,7 +8,7 @@ import typer
 from rich.table import Table
 
 from fedcanon.cli.app import ConfigFile, Settings, app, console
-from fedcanon.runs.check import Condition, check_config
+from fedcanon.runs.check import PROX_STEP, Condition, check_config
 from fedcanon.runs.config import load_config
 
 
@@ -33,7 +33,8 @@ def check(
     if not report.in_theory:
         console.print("The penalty is not weakly convex: no theorem covers it. MCP and SCAD are.")
     for setting, value in report.remedy.items():
-        console.print(f"{setting} = {value:.3g} or less would meet every condition on it.")
+        made = ": the method's page says what it is made of" if setting == PROX_STEP else ""
+        console.print(f"{setting} = {value:.3g} or less would meet every condition on it{made}.")
     if report.remedy:
         console.print("[dim]✗ must hold; – is sufficient, and runs often converge without it.[/]")
     if any(condition.required and not condition.holds for condition in report.conditions):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from torch import Tensor
 from fedcanon.data.cache import cached
 from fedcanon.data.dataset import Dataset
 from fedcanon.data.own.images import read_images
-from fedcanon.data.own.samples import Samples, build, library
+from fedcanon.data.own.samples import Samples, build
 from fedcanon.data.own.tables import encode_tables, table_samples
 from fedcanon.data.sources import cifar10, cinic10, femnist, idx, tiny_imagenet
 from fedcanon.data.sources.files import under
@@ -40,7 +41,7 @@ def from_hub(
     cache; without a network the cache is used. ``config`` chooses among several datasets in one
     repository; the rest is as in ``from_dataset``.
     """
-    datasets = library("datasets")
+    datasets = _library("datasets")
     folder = repo if Path(repo).is_dir() else _download(repo)
     try:
         if config is None and datasets.get_dataset_default_config_name(folder) is None:
@@ -76,7 +77,7 @@ def from_dataset(
     whom a sample comes from, such as writer_id. Images are scaled to [0, 1]; without images, the
     other columns are features, treated as in ``from_table``.
     """
-    datasets = library("datasets")
+    datasets = _library("datasets")
     if isinstance(dataset, datasets.Dataset):
         dataset = {train: dataset}
     elif not isinstance(dataset, datasets.DatasetDict):
@@ -118,7 +119,7 @@ def from_dataset(
 
 def _download(repo: str) -> str:
     """The folder of a repository's files, downloaded unless the hub's cache has them."""
-    hub = library("huggingface_hub")
+    hub = _library("huggingface_hub")
     try:
         return str(hub.snapshot_download(repo, repo_type="dataset"))
     # Four libraries raise here, each with its own exceptions.
@@ -238,3 +239,11 @@ HUB: dict[str, Callable[[], Dataset]] = {
 FEMNIST has no test split there, so a fifth is held out; Tiny ImageNet's validation split is tested
 on, for its test labels are not public; CINIC-10's validation split is left out.
 """
+
+
+def _library(name: str) -> Any:
+    """Import a library of the extra ``data``."""
+    try:
+        return import_module(name)
+    except ImportError:
+        raise FedcanonError(f'{name} is not installed: pip install "fedcanon[data]".') from None

@@ -339,7 +339,10 @@ class DeployedEngine(Engine):
         if not (left or joined):
             return server
         if self._links is not None:
-            raise FedcanonError(f"{type(self.algorithm).__name__} needs the same clients always.")
+            raise FedcanonError(
+                f"{type(self.algorithm).__name__} needs the same clients always: begin a new run "
+                "with those that are there."
+            )
         for client in left:
             self._status.note(f"client {client} has left for good")
             self.books.remove(client, "left")

@@ -70,7 +70,8 @@ class Participant:
     def _with_books(self, message: Message, reply: Reply) -> Reply:
         if self.ledger_of is None:
             raise FedcanonError(
-                f"client {self.client} is to keep its own state, but has no folder for it."
+                f"client {self.client} is to keep its own state, but has no folder for it: start "
+                'its SuperNode with state="folder" in --node-config.'
             )
         ledger, prox = self.ledger_of(message.run), CountedProx(self.rules.penalty)
         before = ledger.load()

@@ -85,10 +85,12 @@ class StateStore:
         try:
             self._file.reserve(slot * self._slot_size, self._slot_size)
         except OSError as error:
-            place = "disk" if self._on_disk else "memory"
+            place, remedy = ("memory", "lower engine.state_memory, which leaves them on disk")
+            if self._on_disk:
+                place, remedy = ("disk", "free some, or name a larger one in TMPDIR")
             raise FedcanonError(
                 f"there is no {place} left for the states of clients, of which {slot:,} take "
-                f"{self._slot_size / 2**20:,.1f} MiB each: {error.strerror}."
+                f"{self._slot_size / 2**20:,.1f} MiB each ({error.strerror}): {remedy}."
             ) from None
         self._used += 1
         return slot

@@ -42,6 +42,7 @@ from fedcanon.errors import FedcanonError
 from fedcanon.layout import Layout
 from fedcanon.objectives import Objective, Problem, Quadratic
 from fedcanon.paper.outcome import Claim, Outcome, Table, judged
+from fedcanon.paper.quadratics import minimiser
 from fedcanon.paper.scales import Scale
 from fedcanon.paper.trials import Bench
 from fedcanon.penalties import L1, MCP, Penalty, Zero
@@ -188,8 +189,8 @@ class Known:
         """All of it for a setting."""
         problem = _quadratics(setting)
         fedavg = _limit(problem, FedAvg(beta=0.05, local_steps=setting.local_steps), setting)
-        composite = _minimiser(problem, L1(setting.kappa))
-        return cls(problem, _minimiser(problem, Zero()), composite, fedavg)
+        composite = minimiser(problem, L1(setting.kappa), 0.9)
+        return cls(problem, minimiser(problem, Zero(), 0.9), composite, fedavg)
 
 
 def run(scale: Scale, bench: Bench) -> Iterator[Outcome]:
@@ -231,14 +232,6 @@ def _quadratics(setting: Setting) -> Problem:
 def _waves(problem: Problem) -> Problem:
     waves = [Wave(client) for client in problem.clients if isinstance(client, Quadratic)]
     return Problem(waves, problem.start)
-
-
-def _minimiser(problem: Problem, penalty: Penalty) -> Tensor:
-    """argmin f + h by proximal gradient steps to the last digit."""
-    z = problem.start
-    for _ in range(1000):
-        z = penalty.prox(z - 0.9 * problem.value_and_gradient(z)[1], 0.9)
-    return z
 
 
 def _limit(problem: Problem, algorithm: Algorithm, setting: Setting) -> Tensor:

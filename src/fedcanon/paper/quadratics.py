@@ -97,8 +97,14 @@ def variance(problem: Problem) -> float:
 
 
 def least_value(problem: Problem, penalty: Penalty) -> float:
-    """φ* by proximal gradient steps to the last digit, where φ is convex."""
+    """φ*, where φ is convex."""
+    z = minimiser(problem, penalty, 0.5)
+    return problem.value(z) + penalty.value(z)
+
+
+def minimiser(problem: Problem, penalty: Penalty, step: float) -> Tensor:
+    """argmin f + h by proximal gradient steps to the last digit, where f + h is convex."""
     z = problem.start
     for _ in range(1000):
-        z = penalty.prox(z - 0.5 * problem.value_and_gradient(z)[1], 0.5)
-    return problem.value(z) + penalty.value(z)
+        z = penalty.prox(z - step * problem.value_and_gradient(z)[1], step)
+    return z

@@ -144,7 +144,8 @@ def draft_algorithm(table: Table) -> Algorithm:
     """The algorithm with a step of 1 in place of "auto"."""
     automatic = [key for key, value in table.items() if value == AUTO and key != "name"]
     others = {key: value for key, value in table.items() if key not in automatic}
-    can = sorted(make_algorithm(others).automatic(L=1.0, rho=0.0))
+    algorithm = make_algorithm(others)
+    can = sorted(k for k in algorithm.automatic(L=1.0, rho=0.0) if hasattr(algorithm, k))
     for key in automatic:
         if key not in can:
             only = " and ".join(can)

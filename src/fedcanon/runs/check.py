@@ -14,6 +14,9 @@ from fedcanon.runs.build import build_problem, check_names, fill_in
 from fedcanon.runs.config import Config
 from fedcanon.runs.named import make_algorithm, make_penalty
 
+PROX_STEP = "prox step"
+"""Stands for the setting where a method has no α of its own, such as FedADMM with 1/η."""
+
 
 @dataclass(frozen=True)
 class Condition:
@@ -92,10 +95,9 @@ def conditions_on(
     if reach:
         domain = 1 / rho if rho else math.inf
         by_alpha = hasattr(algorithm, "alpha")
-        reason = f"{'α' if by_alpha else 'prox step'} < 1/ρ: a single-valued prox"
-        found.append(
-            Condition(reason, "alpha" if by_alpha else "prox step", reach, domain, True, True)
-        )
+        reason = f"{'α' if by_alpha else PROX_STEP} < 1/ρ: a single-valued prox"
+        setting = "alpha" if by_alpha else PROX_STEP
+        found.append(Condition(reason, setting, reach, domain, True, True))
         if by_alpha:
             found.append(Condition("α ≤ 1/L: exact steps descend", "alpha", reach, 1 / L))
     if beta:

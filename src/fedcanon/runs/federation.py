@@ -171,8 +171,11 @@ class Federation:
     def _checked(self, participants: list[int]) -> list[int]:
         """The participants in the order of every sum."""
         clients = self.engine.available()
-        if set(participants) - set(clients):
-            raise FedcanonError(f"clients are numbered 0 to {len(clients) - 1}.")
+        if unknown := set(participants) - set(clients):
+            raise FedcanonError(
+                f"there is no client {min(unknown)}: there are {len(clients)} clients, numbered "
+                f"{min(clients)} to {max(clients)}."
+            )
         participants = sorted(set(participants))
         self._check_participants(len(participants))
         if len(participants) < len(clients) and self.algorithm.everyone(self.server):

@@ -11,20 +11,17 @@ from dataclasses import asdict
 from datetime import datetime
 from itertools import chain, count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tomli_w
 from filelock import FileLock, Timeout
 
-from fedcanon.checkpoint import Checkpoints, make_durable
+from fedcanon.checkpoint import Checkpoints, make_durable, write_text
 from fedcanon.errors import FedcanonError
 from fedcanon.objectives import DataSummary
 from fedcanon.runs.config import Config, load_config
 from fedcanon.runs.environment import environment
 from fedcanon.runs.measures import Record, frame
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 def runs_folder() -> Path:
@@ -148,10 +145,6 @@ class RunFolder:
         lines = path.read_text(encoding="utf-8").split("\n")[:-1]
         return [Record.of(json.loads(line)) for line in lines]
 
-    def history(self) -> pd.DataFrame:
-        """The measures as a table, a row each."""
-        return frame(self.records())
-
     def reopen(self, records: Sequence[Record]) -> None:
         """Let the run go on after these measures; later ones are taken again."""
         self._write("history.jsonl", "".join(f"{_line(record)}\n" for record in records))
@@ -188,11 +181,13 @@ class RunFolder:
             with self._lock().acquire(blocking=False):
                 yield
         except Timeout:
-            raise FedcanonError(f"the run {self.name} is going on in another process.") from None
+            raise FedcanonError(
+                f"the run {self.name} is going on in another process: wait for its end, or stop it."
+            ) from None
 
     def _lock(self) -> FileLock:
         if not self.path.is_dir():  # a lock would make the folder
-            raise FedcanonError(f"the folder {self.path} is gone.")
+            raise FedcanonError(f"the folder {self.path} is gone: put it back, or begin a new run.")
         return FileLock(self.path / ".lock")
 
     def _read(self, name: str) -> dict[str, Any] | None:
@@ -203,12 +198,7 @@ class RunFolder:
         return found
 
     def _write(self, name: str, text: str) -> None:
-        """Write a file so that it is there whole or not at all."""
-        temporary = self.path / f"{name}.tmp"
-        temporary.write_text(text, encoding="utf-8")
-        make_durable(temporary)
-        temporary.rename(self.path / name)
-        make_durable(self.path)
+        write_text(self.path / name, text)
 
 
 def list_runs() -> list[RunFolder]:

@@ -38,7 +38,8 @@ def make_compressor(table: Table) -> Compressor:
 
 def _schedule(key: str, table: Table) -> Schedule:
     fields = {k: v for k, v in table.items() if k != "schedule"}
-    return _make(f"schedule for {key}", SCHEDULES, {**fields, "name": table.get("schedule")})
+    named = {"name": table["schedule"]} if "schedule" in table else {}
+    return _make(f"algorithm.{key}", SCHEDULES, {**fields, **named}, noun=f"schedule for {key}")
 
 
 def make_penalty(table: Table, layout: Layout) -> Penalty:
@@ -99,7 +100,10 @@ def _make(
     kind: str, registry: Mapping[str, Callable[..., T]], table: Table, noun: str | None = None
 ) -> T:
     """What the entry ``table["name"]`` of a registry makes of the table's other keys."""
-    noun, name = noun or kind, str(table.get("name"))
+    noun = noun or kind
+    if "name" not in table:
+        raise FedcanonError(f"{kind} needs the name of a {noun}: one of {', '.join(registry)}.")
+    name = str(table["name"])
     if name not in registry:
         raise FedcanonError(unknown_name(noun, name, registry))
     entry = registry[name]

@@ -12,7 +12,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from fedcanon.checkpoint import make_durable
+from fedcanon.checkpoint import write_text
 from fedcanon.errors import FedcanonError
 from fedcanon.runs.config import Config
 from fedcanon.runs.folder import runs_folder
@@ -48,16 +48,9 @@ def opened(path: Path, question: Question) -> Iterator[None]:
         with FileLock(path / ".lock").acquire(blocking=False):
             yield
     except Timeout:
-        raise FedcanonError(f"the search in {path} is going on in another process.") from None
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file so that it is there whole or not at all."""
-    temporary = path.with_name(f"{path.name}.tmp")
-    temporary.write_text(text, encoding="utf-8")
-    make_durable(temporary)
-    temporary.rename(path)
-    make_durable(path.parent)
+        raise FedcanonError(
+            f"the search in {path} is going on in another process: wait for its end, or stop it."
+        ) from None
 
 
 def _make(path: Path, question: Question) -> None:

@@ -21,7 +21,10 @@ class Goal:
         """The measure's value among these; one that is not there or not finite is refused."""
         value = measures.get(self.measure)
         if value is None:
-            raise FedcanonError(f"the run has not measured {self.measure}.")
+            raise FedcanonError(
+                f"the run has not measured {self.measure}: look for another measure, or turn it "
+                "on under [evaluate]."
+            )
         if not math.isfinite(value):
             raise FedcanonError(f"{self.measure} is {value} at the end of the run.")
         return float(value)

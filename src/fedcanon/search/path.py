@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from fedcanon import theory
+from fedcanon.checkpoint import write_text
 from fedcanon.engines.randomness import Purpose, generator
 from fedcanon.errors import FedcanonError
 from fedcanon.objectives import Problem
@@ -25,7 +26,7 @@ from fedcanon.runs.model_file import save_model
 from fedcanon.runs.named import make_dataset, make_penalty
 from fedcanon.runs.observers import Observer
 from fedcanon.runs.training import MODEL, fit_as
-from fedcanon.search.folder import Question, opened, write_text
+from fedcanon.search.folder import Question, opened
 from fedcanon.search.kappas import automatic_kappas, is_deep, require_kappa
 from fedcanon.search.point import Parameters, Point, keep_point, load_point
 from fedcanon.search.selection import Selection, bic, hold_out

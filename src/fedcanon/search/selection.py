@@ -74,7 +74,7 @@ def hold_out(dataset: Dataset, seed: int) -> tuple[Dataset, Split]:
 
 
 def bic(problem: Problem, z: Tensor) -> float:
-    """2·m·f(z) + d·log m over all m samples, with d the number of non-zeros."""
+    """2·(sum of all losses) + d·log m over all m samples, with d the number of non-zeros."""
     losses = problem.losses(z)
     samples = [client.samples for client in problem.clients]
     total = sum(count * loss for count, loss in zip(samples, losses, strict=True))

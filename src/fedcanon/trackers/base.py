@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import math
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
 
 from fedcanon.errors import FedcanonError
+from fedcanon.runs.config import Table, dotted
 from fedcanon.runs.federation import Federation
 from fedcanon.runs.folder import RunFolder
 from fedcanon.runs.measures import Record
@@ -22,12 +23,13 @@ Settings = dict[str, str | int | float]
 logger = logging.getLogger(__name__)
 
 
-class Tracker(Observer):
+class Tracker(Observer, ABC):
     """Sends the run in a folder to a tracking tool: its settings once, its measures by round.
 
-    A new tracker writes ``open``, ``log`` and ``close``. Whatever they raise drops the tracker with
-    a warning; the run goes on. A run that goes on first sends the measures that the tool lacks,
-    whether they are from before the tracker was asked for or were lost while a server was down.
+    A new tracker has ``name`` and ``module`` and writes ``open``, ``log`` and ``close``. Whatever
+    they raise drops the tracker with a warning; the run goes on. A run that goes on first sends the
+    measures that the tool lacks, whether they are from before the tracker was asked for or were
+    lost while a server was down.
     """
 
     name: ClassVar[str]
@@ -119,12 +121,9 @@ def numbers(record: Record) -> dict[str, float]:
     return {name: v for name, v in row.items() if v is not None and math.isfinite(v)}
 
 
-def flattened(table: Mapping[str, Any], prefix: str = "") -> Settings:
+def flattened(table: Table) -> Settings:
     """Nested tables as one with dotted keys; lists become text."""
-    flat: Settings = {}
-    for key, value in table.items():
-        if isinstance(value, dict):
-            flat |= flattened(value, f"{prefix}{key}.")
-        else:
-            flat[prefix + key] = value if isinstance(value, str | int | float) else str(value)
-    return flat
+    return {
+        key: value if isinstance(value, str | int | float) else str(value)
+        for key, value in dotted(table)
+    }

@@ -6,7 +6,6 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
 import torch
@@ -141,11 +140,3 @@ def _numbering(values: list[Any], what: str) -> dict[Any, int]:
     except TypeError:
         ordered = sorted(distinct, key=lambda value: (type(value).__name__, str(value)))
     return {value: number for number, value in enumerate(ordered)}
-
-
-def library(name: str) -> Any:
-    """Import a library of the extra ``data``."""
-    try:
-        return import_module(name)
-    except ImportError:
-        raise FedcanonError(f'{name} is not installed: pip install "fedcanon[data]".') from None

@@ -7,7 +7,7 @@ from typing import Any
 
 from fedcanon.data.dataset import Dataset, Inputs
 from fedcanon.data.own.arrays import numbers
-from fedcanon.data.own.samples import Samples, build, library
+from fedcanon.data.own.samples import Samples, build
 from fedcanon.errors import FedcanonError
 
 
@@ -30,14 +30,13 @@ def from_table(
 
 
 def _read_table(path: Path) -> Any:
-    pandas = library("pandas")
+    import pandas  # takes half a second
+
     try:
         if path.suffix in (".parquet", ".pq"):
             return pandas.read_parquet(path)
         if ".csv" in path.suffixes:
             return pandas.read_csv(path, low_memory=False)
-    except ImportError:
-        raise FedcanonError('pyarrow is not installed: pip install "fedcanon[data]".') from None
     except (OSError, ValueError) as error:
         raise FedcanonError(f"cannot read {path}: {error}.") from None
     raise FedcanonError(f"{path} is not a table that can be read: give a .csv or .parquet file.")
@@ -65,7 +64,8 @@ def table_samples(part: str, table: Any, label: str, client: str | None) -> Samp
 
 def encode_tables(train: Any, test: Any) -> tuple[Inputs, Inputs]:
     """Standardise numeric columns and one-hot encode the others, as the training table says."""
-    types = library("pandas").api.types
+    from pandas.api import types
+
     numeric, categories = [], []
     for column in train.columns:
         values = train[column]

@@ -72,17 +72,19 @@ class Flower(Partition):
     def _check(self, parts: Parts, samples: int, clients: int) -> None:
         if len(parts) != clients:
             raise FedcanonError(
-                f"Flower's {self.name} makes {len(parts)} clients of these data, not {clients}."
+                f"Flower's {self.name} makes {len(parts)} clients of these data, not {clients}: "
+                f"set clients.count = {len(parts)}."
             )
         times = np.bincount(np.concatenate(parts), minlength=samples)
         if (wrong := int((times != 1).sum())) > 0:
             raise FedcanonError(
-                f"with these options Flower's {self.name} leaves {wrong} of {samples} samples out."
+                f"with these options Flower's {self.name} leaves {wrong} of {samples} samples out: "
+                "change them."
             )
         if (smallest := min(map(len, parts))) < MINIMUM:
             raise FedcanonError(
                 f"with these options Flower's {self.name} leaves a client with {smallest} samples, "
-                f"and {MINIMUM} are the least."
+                f"and {MINIMUM} are the least: take fewer clients."
             )
 
 

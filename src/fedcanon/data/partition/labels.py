@@ -88,7 +88,8 @@ class Shards(Partition):
         shards = self.s * clients
         if len(labels) < shards:
             raise FedcanonError(
-                f"{len(labels)} samples are too few for {clients} clients of {self.s} shards each."
+                f"{len(labels)} samples are too few for {clients} clients of {self.s} shards each: "
+                "take fewer of either."
             )
         samples = rng.permutation(len(labels))
         samples = samples[np.argsort(labels[samples], kind="stable")]

@@ -28,7 +28,9 @@ class Noise(Iid):
 
     def distort(self, train: Split, parts: list[Tensor], rng: np.random.Generator) -> Split:
         if not (isinstance(train.inputs, Tensor) and train.inputs.is_floating_point()):
-            raise FedcanonError("the partition 'noise' needs dense inputs of real numbers.")
+            raise FedcanonError(
+                "the partition 'noise' needs dense inputs of real numbers: choose another one."
+            )
         inputs = train.inputs.clone()
         for i, part in enumerate(parts, start=1):
             shape = (len(part), *inputs.shape[1:])

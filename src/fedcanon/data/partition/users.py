@@ -61,7 +61,7 @@ class Writers(Partition):
         if len(large) < clients:
             raise FedcanonError(
                 f"{len(large)} users with at least {MINIMUM} samples are too few for "
-                f"{clients} clients that keep users whole."
+                f"{clients} clients that keep users whole: take fewer clients."
             )
         rest = rng.permutation(np.setdiff1d(np.arange(len(counts)), large[:clients]))
         sizes = cut(len(rest), proportions(rng, clients, self.eta))
