@@ -20,7 +20,8 @@ from fedcanon.compression import COMPRESSORS
 from fedcanon.runs.build import build
 from fedcanon.runs.config import load_config
 from fedcanon.runs.folder import RunFolder
-from fedcanon.runs.training import load, resume, train
+from fedcanon.runs.observers import Observer
+from fedcanon.runs.training import RunStoppedError, load, resume, train
 
 CPU = torch.device("cpu")
 FORK = get_context("fork")  # children that start in milliseconds
@@ -259,6 +260,17 @@ def test_a_run_that_goes_on_cannot_be_resumed_twice(tmp_path):
     done.set()
     child.join()
     assert run.status == "interrupted"
+
+
+def test_ctrl_c_in_the_last_round_is_not_forgotten(tmp_path):
+    class Interrupt(Observer):
+        def round(self, t):
+            if t == 6:
+                os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(RunStoppedError, match="run is finished"):
+        train(SMALL, folder=tmp_path / "run", observers=[Interrupt()])
+    assert load(tmp_path / "run").last.round == 6
 
 
 def test_a_loaded_run_is_what_was_trained(tmp_path):

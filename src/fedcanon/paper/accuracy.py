@@ -2,8 +2,8 @@
 
 FEMNIST, CIFAR-10, CINIC-10 and Tiny ImageNet, a CNN and ResNet-18, i.i.d. and Dir(0.2), with SCAD.
 Clients of FedDR and FedADMM solve their subproblems by K mini-batch steps, as in the paper. In
-every row each method has two steps chosen by validation from a grid of the same size: β and α, or
-β and η.
+every row each method has two steps chosen by validation from a grid: β and α, or β and η. That of
+the baselines is the larger one.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Setting:
     betas: tuple[float, ...] = (0.005, 0.01, 0.02, 0.05)
     alphas: tuple[float, ...] = (0.1, 0.2, 0.4, 1.0)
     """α of FedCanon and FedCanon+."""
-    etas: tuple[float, ...] = (0.1, 0.5, 2.0, 8.0)
+    etas: tuple[float, ...] = (0.125, 0.5, 2.0, 8.0, 32.0)
     """η of FedDR; FedADMM's is 1/η."""
     tuning_rounds: int = 200
     samples: tuple[int | None, int | None] = (None, None)
@@ -153,7 +153,7 @@ PLANS = {
                 batch_size=8,
                 betas=(0.03, 0.1),
                 alphas=(0.25, 0.5, 1.0),
-                etas=(0.5, 2.0, 8.0),
+                etas=(0.125, 0.5, 2.0, 8.0, 32.0),
                 tuning_rounds=10,
                 samples=(8000, 2000),
                 seeds=(0, 1),

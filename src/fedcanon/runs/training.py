@@ -182,6 +182,8 @@ def _go_on(
         raise FedcanonError(message) from error
     save_model(result.model, run.path / MODEL)
     run.finish(result.stopped, result.records)
+    if asked_to_stop.is_set():  # in the last round: another run must not begin
+        raise RunStoppedError(f"stopped after the last round: {run.name} is finished.")
     return replace(result, title=run.name, folder=run.path)
 
 
