@@ -1,5 +1,6 @@
 """A sweep that is killed or stopped in the middle, and called again."""
 
+import contextlib
 import os
 import re
 import signal
@@ -38,16 +39,25 @@ def undisturbed(tmp_path_factory):
 
 def begin(folder, **options):
     """The sweep in a process of its own, until some runs have ended and others have not."""
-    command = [sys.executable, "-m", "fedcanon", *COMMAND, "--folder", str(folder)]
-    process = subprocess.Popen(
+    process = start(
+        [sys.executable, "-m", "fedcanon", *COMMAND, "--folder", str(folder)], **options
+    )
+    wait(process, lambda: list(folder.glob("*/result.json")) and half_done(folder))
+    return process
+
+
+def start(command, **options):
+    return subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
     )
+
+
+def wait(process, happened):
     deadline = time.monotonic() + 120
-    while not (list(folder.glob("*/result.json")) and half_done(folder)):
+    while not happened():
         assert process.poll() is None, "the sweep was over before it could be interrupted"
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    return process
 
 
 def half_done(folder):
@@ -112,6 +122,34 @@ def test_a_worker_is_killed(fedcanon, tmp_path, undisturbed):
     assert err.startswith("error: a worker process was ended from outside")
     assert err.count("\n") == 1
     check_the_rest(fedcanon, folder, undisturbed)
+
+
+def test_an_idle_worker_is_killed_while_the_other_one_trains(tmp_path):
+    """It dies with the lock of the queue, for which the other one must not wait forever."""
+    folder = tmp_path / "s"
+    command = [sys.executable, "-m", "fedcanon", "sweep", "--workers", "2", "--set", SETTINGS[0]]
+    command += ["--set", SETTINGS[1], "--over", "rounds=10,1000000", "--folder", str(folder)]
+    command += ["--set", "checkpoint.rounds=10"]
+    process = start(command)
+    trains = folder / "trial-0001-seed-0"
+    ended = folder / "trial-0000-seed-0" / "result.json"
+    wait(process, lambda: ended.is_file() and list(trains.glob("checkpoints/round-*")))
+    workers = [worker for server in children(process.pid) for worker in children(server)]
+    idle = [worker for worker in workers if not has_open(worker, trains / ".lock")]
+    assert (len(workers), len(idle)) == (2, 1)
+    os.kill(idle[0], signal.SIGKILL)
+    try:
+        _, err = process.communicate(timeout=60)
+    finally:
+        for pid in (process.pid, *workers):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    assert process.returncode == 2
+    assert err.startswith("error: a worker process was ended from outside")
+
+
+def has_open(pid, path):
+    return any(link.resolve() == path.resolve() for link in Path(f"/proc/{pid}/fd").iterdir())
 
 
 def children(pid):

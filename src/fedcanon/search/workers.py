@@ -9,6 +9,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing.synchronize import Event
 from pathlib import Path
@@ -31,10 +32,17 @@ def worker_processes(count: int) -> Iterator[ProcessPoolExecutor]:
     server = "forkserver" in multiprocessing.get_all_start_methods()
     context = multiprocessing.get_context("forkserver" if server else "spawn")
     context.set_forkserver_preload([__name__])
-    asked_to_stop = context.Event()
+    asked_to_stop, others = context.Event(), multiprocessing.active_children()
     pool = ProcessPoolExecutor(count, context, _prepare, (asked_to_stop,))
     try:
         yield pool
+    except BrokenProcessPool:
+        # The pool ends the other workers by SIGTERM and waits for them; but a run takes that as a
+        # wish to stop after its round, and its worker would then wait for more work.
+        for process in multiprocessing.active_children():
+            if process not in others:
+                process.kill()
+        raise
     except BaseException:
         asked_to_stop.set()
         raise
