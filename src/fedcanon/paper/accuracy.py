@@ -177,18 +177,21 @@ PLANS = {
 Accuracies = dict[str, list[float]]
 """By method, one for each seed."""
 
+Notes = dict[tuple[str, str], str]
+"""What part of a dataset is used with a model."""
+
 
 def run(scale: Scale, bench: Bench) -> Iterator[Outcome]:
     """Run row by row; the outcome is written after each, so that a long job shows what it has."""
     plan = PLANS[scale]
     found: dict[Row, Accuracies] = {}
-    notes: dict[str, str] = {}
+    notes: Notes = {}
     grids: dict[str, Any] = {}
     steps: dict[str, Any] = {}
     for row in plan.rows:
         setting = plan.settings[row.model]
         dataset = portion(make_dataset({"name": row.dataset}), *setting.samples)
-        notes[row.dataset] = dataset.note
+        notes[row.dataset, row.model] = dataset.note
         found[row], grids[row.label], steps[row.label] = {}, {}, {}
         for method in METHODS:
             label, config = f"{method}, {row.label}", _config(setting, row, method)
@@ -209,10 +212,12 @@ def _outcome(
     scale: Scale,
     plan: Plan,
     found: Mapping[Row, Accuracies],
-    notes: Mapping[str, str],
+    notes: Notes,
     tuning: Mapping[str, Any],
 ) -> Outcome:
-    subsets = [f"{DATASETS[name]} {note}" for name, note in notes.items() if note]
+    subsets = [
+        f"{DATASETS[data]} {MODELS[model]} {note}" for (data, model), note in notes.items() if note
+    ]
     return Outcome(
         item="accuracy",
         title=" · ".join(["Table VI · test accuracy with SCAD", *subsets]),
@@ -285,8 +290,10 @@ def _table(found: Mapping[Row, Accuracies]) -> Table:
     return Table("Test accuracy of the final model in percent.", ("", *METHODS), rows)
 
 
-def _claim(found: Mapping[Row, Accuracies], notes: Mapping[str, str]) -> Claim:
-    judged_rows = [row for row in found if not (row.dataset in UNJUDGED and notes[row.dataset])]
+def _claim(found: Mapping[Row, Accuracies], notes: Notes) -> Claim:
+    judged_rows = [
+        row for row in found if not (row.dataset in UNJUDGED and notes[row.dataset, row.model])
+    ]
     margins = {}
     for row in judged_rows:
         means = {method: statistics.fmean(values) for method, values in found[row].items()}
