@@ -24,9 +24,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 import pictures
 
 from fedcanon.data import DATASETS, partition
-from fedcanon.engines.randomness import Purpose, generator
 from fedcanon.errors import FedcanonError
 from fedcanon.penalties import PENALTIES, Penalty, Separable, TotalVariation, Zero
+from fedcanon.randomness import Purpose, generator
 
 EXAMPLES: dict[str, dict[str, Any]] = {
     "weighted_l1": {"kappa": 1e-3, "weights": (1.0, 0.5, 2.0)},

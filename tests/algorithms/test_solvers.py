@@ -15,9 +15,9 @@ from fedcanon import FedcanonError, Federation, FlatModule, ModuleObjective
 from fedcanon.algorithms import FedADMM, FedDR, FedDyn, FedPD, InverseTime
 from fedcanon.compression import Identity
 from fedcanon.engines import work as work_module
-from fedcanon.engines.randomness import Purpose, generator
 from fedcanon.engines.work import ClientWork, CountedProx
 from fedcanon.penalties import L1, MCP, Zero
+from fedcanon.randomness import Purpose, generator
 from tests.problems import logistics, quadratics, smoothness
 
 QUADRATIC = quadratics(clients=2, d=6).clients[0]

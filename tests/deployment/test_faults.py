@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 
 from fedcanon import FedCanon, FedcanonError, FedCanonPlus, Federation
 from fedcanon.algorithms import ALGORITHMS
-from fedcanon.compression import Clip, Quantise, TopK
+from fedcanon.compression import Clip, Quantise, TopK, decoded
 from fedcanon.deployment import Ledger
-from fedcanon.deployment.engine import ATTEMPTS
+from fedcanon.deployment.server import ATTEMPTS
 from fedcanon.deployment.status import ask_to_leave, read_status
-from fedcanon.engines.messages import decoded
 from fedcanon.penalties import L1
 from tests.deployment.network import World, forged
 from tests.problems import quadratics
@@ -140,7 +139,7 @@ def test_no_schedule_of_faults_breaks_the_invariant(schedule, keeper, method, mi
         accident(there, client, number)
         assert there.invariant() < 1e-12
     there.fates, there.there = [], set(range(CLIENTS))
-    for _ in range(CLIENTS + 1):  # a lost state is found out, and a new epoch begun
+    for _ in range(CLIENTS + 1):  # a lost state is found out, and a new generation begun
         there.step()
     assert there.invariant() < 1e-12
     assert there.books.last_counted == there.books.members.keys()
@@ -273,7 +272,7 @@ def test_clients_join_and_leave_for_good(keeper, method, tmp_path):
         there.step()
         assert there.invariant() < 1e-12
     assert there.books.members.keys() == {0, 2, 3}
-    assert there.books.epoch == (1 if keeper == "server" else 3)
+    assert there.books.generation == (1 if keeper == "server" else 3)
     there.start_server()
     assert there.books.members.keys() == {0, 2, 3}
     there.step()
@@ -348,9 +347,9 @@ def test_what_a_stalled_round_waits_for_can_be_seen(tmp_path):
 @pytest.mark.parametrize(
     "forgery",
     [
-        {"kind": "mismatch", "epoch": 2**39},
+        {"kind": "mismatch", "generation": 2**39},
         {"round": 5},
-        {"epoch": 7},
+        {"generation": 7},
         {"client": 3},
         {"kind": "measures"},
     ],
@@ -383,7 +382,7 @@ def test_a_run_that_diverged_says_so():
         there.federation.engine.evaluate(there.problem.start, gradient=False)
 
 
-def test_a_damaged_file_costs_a_client_one_epoch(tmp_path):
+def test_a_damaged_file_costs_a_client_one_generation(tmp_path):
     there = world("client")
     made = there.participant
 
@@ -403,7 +402,7 @@ def test_a_damaged_file_costs_a_client_one_epoch(tmp_path):
     for _ in range(4):
         there.step()
         assert there.invariant() < 1e-12
-    assert there.books.epoch == 2
+    assert there.books.generation == 2
     assert there.books.last_counted == {0, 1, 2, 3}
 
 

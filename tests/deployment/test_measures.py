@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fedcanon import FedCanonPlus, Logistic, Problem
-from fedcanon.deployment.messages import packed
+from fedcanon.deployment.protocol import packed
 from fedcanon.deployment.validity import aggregated, measures_fault
 from fedcanon.objectives.logistic import LogisticTest
 from fedcanon.penalties import L1

@@ -1,6 +1,14 @@
 """Federated methods on one contract."""
 
-from fedcanon.algorithms.base import Algorithm, Links, Prox, State, Work
+from fedcanon.algorithms.base import Algorithm, Prox, State, StepRules, Work, safe_step, step_rules
+from fedcanon.algorithms.capabilities import (
+    Assembling,
+    Diagnosed,
+    Links,
+    Mixed,
+    Recalling,
+    Relayed,
+)
 from fedcanon.algorithms.dual_averaging import FastFedDA, FedDA
 from fedcanon.algorithms.fedavg import FedAvg, FedAvgM, FedProx
 from fedcanon.algorithms.fedcanon import FedCanon, FedCanonII, FedCanonPlus
@@ -8,7 +16,17 @@ from fedcanon.algorithms.fedmid import FedMiD
 from fedcanon.algorithms.pgd import PGD
 from fedcanon.algorithms.proxskip import DecentralisedProxSkip, ProxSkip, Scaffnew
 from fedcanon.algorithms.scaffold import Scaffold
-from fedcanon.algorithms.schedules import SCHEDULES, Cosine, InverseTime, Schedule, Step, StepDecay
+from fedcanon.algorithms.schedules import (
+    SCHEDULES,
+    Cosine,
+    InverseTime,
+    Schedule,
+    Step,
+    StepDecay,
+    at,
+    largest,
+    require_step,
+)
 from fedcanon.algorithms.splitting import FedADMM, FedDR, FedDyn, FedPD
 from fedcanon.algorithms.za1 import ZA1
 
@@ -41,8 +59,10 @@ __all__ = [
     "SCHEDULES",
     "ZA1",
     "Algorithm",
+    "Assembling",
     "Cosine",
     "DecentralisedProxSkip",
+    "Diagnosed",
     "FastFedDA",
     "FedADMM",
     "FedAvg",
@@ -58,13 +78,22 @@ __all__ = [
     "FedProx",
     "InverseTime",
     "Links",
+    "Mixed",
     "Prox",
     "ProxSkip",
+    "Recalling",
+    "Relayed",
     "Scaffnew",
     "Scaffold",
     "Schedule",
     "State",
     "Step",
     "StepDecay",
+    "StepRules",
     "Work",
+    "at",
+    "largest",
+    "require_step",
+    "safe_step",
+    "step_rules",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from fedcanon import __version__
-from fedcanon.errors import FedcanonError
+from fedcanon.errors import FedcanonError, RunStoppedError
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -47,11 +48,18 @@ def common(
 
 
 def main() -> None:
-    """Run the command line; a user's mistake ends with one message and exit code 2."""
+    """Run the command line.
+
+    A user's mistake ends with one message and exit code 2, a run that was asked to stop with the
+    exit code of Ctrl-C.
+    """
     # One thread gives the same bits on every machine and does not stall when cores are busy.
     torch.set_num_threads(1)
     try:
         app()
+    except RunStoppedError as stop:
+        Console(stderr=True).print(escape(str(stop)), highlight=False, soft_wrap=True)
+        sys.exit(128 + signal.SIGINT)
     except FedcanonError as error:
         message = f"[bold red]error:[/] {escape(str(error))}"
         Console(stderr=True).print(message, highlight=False, soft_wrap=True)

@@ -12,8 +12,8 @@ from rich.markup import escape
 from fedcanon.cli.app import app, console
 from fedcanon.data import make_partition
 from fedcanon.data.partition.skew import label_counts, label_skew, size_skew
-from fedcanon.engines.randomness import Purpose, generator
 from fedcanon.errors import FedcanonError
+from fedcanon.randomness import Purpose, generator
 from fedcanon.report.partition import client_table, plot_partition
 from fedcanon.report.plots import check_writable, save
 from fedcanon.runs.config import load_config

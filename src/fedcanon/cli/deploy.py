@@ -15,9 +15,10 @@ from fedcanon.cli.wording import two_columns
 from fedcanon.deployment.status import ask_to_leave, read_status
 from fedcanon.errors import FedcanonError
 from fedcanon.report.page.wording import byte_count
-from fedcanon.runs.build import AUTO, build, check_names, resolved
+from fedcanon.runs.build import build, check_names, resolved
 from fedcanon.runs.config import Config, changed, load_config
 from fedcanon.runs.folder import RunFolder
+from fedcanon.runs.steps import AUTO
 
 deploy = typer.Typer(no_args_is_help=True, help="Train over real clients, on Flower.")
 app.add_typer(deploy, name="deploy")
@@ -93,7 +94,7 @@ def status(folder: Folder) -> None:
     measures = records[-1].test if records else {}
     rows = {
         "run": f"{run.status}, {told['round']} of {run.config.rounds} rounds",
-        "epoch": f"{books['epoch']}, states with the {told['keeper']}",
+        "generation": f"{books['generation']}, states with the {told['keeper']}",
         "objective f + h": f"{records[-1].objective:.6g}" if records else "",
         **{name.replace("_", " "): f"{value:.4g}" for name, value in measures.items()},
     }
@@ -136,7 +137,7 @@ def _run(folder: Path) -> tuple[RunFolder, dict[str, Any]]:
 
 def _clients(books: dict[str, Any], present: dict[str, Any]) -> Table:
     table = Table(box=None, padding=(0, 2), header_style="dim")
-    for column in ("client", "", "samples", "held out", "last round", "last update", "epochs"):
+    for column in ("client", "", "samples", "held out", "last round", "last update", "restarts"):
         table.add_column(column, justify="left" if column in ("client", "") else "right")
     for client in sorted([*books["members"], *books["gone"]], key=int):
         there = present.get(client, {})
@@ -146,6 +147,6 @@ def _clients(books: dict[str, Any], present: dict[str, Any]) -> Table:
             *(f"{there[key]:,}" if there else "" for key in ("samples", "held_out")),
             str(books["last_round"].get(client, "")),
             books["acks"].get(client, "")[:8],
-            str(books["epochs_caused"].get(client, 0)),
+            str(books["restarts_caused"].get(client, 0)),
         )
     return table

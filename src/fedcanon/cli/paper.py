@@ -18,14 +18,13 @@ from rich.text import Text
 
 from fedcanon.cli.app import app, console
 from fedcanon.cli.progress import progress_bar
-from fedcanon.errors import FedcanonError
+from fedcanon.errors import FedcanonError, RunStoppedError
 from fedcanon.paper.items import ITEMS
 from fedcanon.paper.outcome import Outcome, write
 from fedcanon.paper.scales import Scale
 from fedcanon.paper.trials import Bench, Watch
 from fedcanon.runs.folder import runs_folder
 from fedcanon.runs.observers import Observer
-from fedcanon.runs.training import RunStoppedError
 
 
 class Name(StrEnum):

@@ -19,8 +19,8 @@ from fedcanon.runs.config import Config
 def headline(config: Config, federation: Federation) -> str:
     """Method, compression if there is any, penalty and problem, a line each."""
     lines = [described(federation.algorithm), problem_headline(config, federation)]
-    if not isinstance(federation.compressor, Identity):
-        lines.insert(1, f"uploads through {described(federation.compressor)}")
+    if not isinstance(federation.rules.compressor, Identity):
+        lines.insert(1, f"uploads through {described(federation.rules.compressor)}")
     return "\n".join(lines)
 
 

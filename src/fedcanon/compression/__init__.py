@@ -1,6 +1,6 @@
 """What a client may do to the vector that it uploads: u_i = C(m − v_i) of FedCanon+."""
 
-from fedcanon.compression.base import Compressor, Encoded, Identity
+from fedcanon.compression.base import Chain, Compressor, Encoded, Identity, decoded
 from fedcanon.compression.clip import Clip
 from fedcanon.compression.lossless import Lossless
 from fedcanon.compression.quantised import Quantise, Sign
@@ -18,6 +18,7 @@ COMPRESSORS: dict[str, type[Compressor]] = {
 
 __all__ = [
     "COMPRESSORS",
+    "Chain",
     "Clip",
     "Compressor",
     "Encoded",
@@ -27,4 +28,5 @@ __all__ = [
     "RandomK",
     "Sign",
     "TopK",
+    "decoded",
 ]

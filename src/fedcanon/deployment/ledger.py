@@ -8,6 +8,8 @@ is written before it replies, so that a crash at any moment loses nothing.
 from __future__ import annotations
 
 import hashlib
+import secrets
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,9 +19,9 @@ from torch import Tensor
 
 from fedcanon.algorithms import State
 from fedcanon.checkpoint import Checkpoints
-from fedcanon.compression import Encoded
-from fedcanon.deployment.messages import Message
-from fedcanon.engines.messages import decoded
+from fedcanon.compression import Encoded, decoded
+from fedcanon.deployment.protocol import Message
+from fedcanon.files import private_file
 
 
 @dataclass(frozen=True)
@@ -40,12 +42,12 @@ class Pending:
 class Account:
     """A client's committed state, and at most one update in the air.
 
-    ``base`` names the last update that counted (None at the start of an epoch), ``answered`` is the
-    last round that was answered and ``previous`` what is recalled of its broadcast. ``writes``
+    ``base`` names the last update that counted (None at the start of a generation), ``answered`` is
+    the last round that was answered and ``previous`` what is recalled of its broadcast. ``writes``
     counts how often it was written.
     """
 
-    epoch: int = 0
+    generation: int = 0
     state: State | None = None
     base: str | None = None
     answered: int = -1
@@ -58,9 +60,9 @@ class Account:
 
         With an update pending after this, the client sends it again; without one, it computes.
         """
-        fresh = Account(message.epoch, writes=self.writes)
-        account = self if message.epoch == self.epoch else fresh
-        if message.epoch < self.epoch:
+        fresh = Account(message.generation, writes=self.writes)
+        account = self if message.generation == self.generation else fresh
+        if message.generation < self.generation:
             return None
         pending = account.pending
         if pending is not None and message.ack == pending.update:
@@ -85,6 +87,15 @@ def digest(content: State) -> str:
         if is_vector:
             found.update(entry.detach().cpu().contiguous().numpy().data)
     return found.hexdigest()
+
+
+def own_secret(folder: Path) -> int:
+    """A number that only the owner of this folder knows, drawn when it is first asked for."""
+    path = folder / "secret"
+    folder.mkdir(parents=True, exist_ok=True)
+    with suppress(FileExistsError), private_file(path) as file:
+        file.write(secrets.token_hex(16).encode())
+    return int(path.read_text(encoding="ascii"), 16)
 
 
 class Kept(Protocol):

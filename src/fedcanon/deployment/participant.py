@@ -5,14 +5,17 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
-from fedcanon.algorithms import State
+from fedcanon.algorithms import Recalling, State
+from fedcanon.compression import decoded
 from fedcanon.deployment.ledger import Ledger, Pending, digest
-from fedcanon.deployment.messages import START, Message, Presence, Reply, packed
-from fedcanon.engines.messages import decoded
-from fedcanon.engines.round import BUFFERS, Rules, at_work, refuse_divergence
-from fedcanon.engines.work import CountedProx
+from fedcanon.deployment.protocol import START, Message, Presence, Reply, packed
+from fedcanon.deployment.relay import relay_of
+from fedcanon.engines import Rules
+from fedcanon.engines.client import BUFFERS, leaving, refuse_divergence, working
+from fedcanon.engines.work import ClientWork, CountedProx
 from fedcanon.errors import FedcanonError
 from fedcanon.objectives import Objective
 from fedcanon.objectives.problem import Test, no_test
@@ -24,7 +27,8 @@ class Participant:
 
     ``held_out`` measures a model on ``held_out_samples`` samples that are not trained on. In runs
     in which clients keep their states, ``ledger_of`` gives the books of a run; in others a client
-    is a pure function of the message and its data.
+    is a pure function of the message and its data. What alters an upload at random is drawn from
+    the client's own ``secret``, which the server does not know; without one, from the run's seed.
     """
 
     client: int
@@ -33,6 +37,7 @@ class Participant:
     held_out: Test = no_test
     held_out_samples: int = 0
     ledger_of: Callable[[str], Ledger] | None = None
+    secret: int | None = None
 
     @property
     def presence(self) -> Presence:
@@ -42,7 +47,7 @@ class Participant:
     def answer(self, message: Message) -> Reply:
         """The reply to a message; what must survive is on disk by then."""
         started = time.perf_counter()
-        reply = Reply(message.id, self.client, "update", message.epoch, message.round)
+        reply = Reply(message.id, self.client, "update", message.generation, message.round)
         try:
             if message.client != self.client:
                 raise FedcanonError(f"client {message.client} is not here, but {self.client}.")
@@ -59,13 +64,20 @@ class Participant:
 
     def _without_state(self, message: Message, reply: Reply) -> Reply:
         received, prox = decoded(message.content), CountedProx(self.rules.penalty)
-        with at_work(
-            self.rules, self.objective, message.round, self.client, received, prox
-        ) as work:
-            response = self.rules.algorithm.respond(_without_buffers(received), work)
-            refuse_divergence(response, message.round, self.client)
-        response = {**response, BUFFERS: self.objective.buffers.clone()}
-        return replace(reply, content=response, update=uuid.uuid4().hex, prox_calls=prox.calls)
+        with self._working(message.round, received, prox) as work:
+            answer = relay_of(self.rules.algorithm).answer(_without_buffers(received), work)
+            answer = self._leaving(answer, message.round, work)
+        return replace(reply, content=answer, update=uuid.uuid4().hex, prox_calls=prox.calls)
+
+    def _working(
+        self, t: int, received: State, prox: CountedProx
+    ) -> AbstractContextManager[ClientWork]:
+        return working(self.rules, self.objective, t, self.client, received, prox, self.secret)
+
+    def _leaving(self, upload: State, t: int, work: ClientWork) -> State:
+        """The upload as it leaves, with the normalisation statistics."""
+        refuse_divergence(upload, t, self.client)
+        return leaving(self.rules, {**upload, BUFFERS: self.objective.buffers.clone()}, work)
 
     def _with_books(self, message: Message, reply: Reply) -> Reply:
         if self.ledger_of is None:
@@ -75,16 +87,16 @@ class Participant:
             )
         ledger, prox = self.ledger_of(message.run), CountedProx(self.rules.penalty)
         before = ledger.load()
-        account = before.after(message)
+        account, recalls = before.after(message), isinstance(self.rules.algorithm, Recalling)
         if account is None:
-            return replace(reply, kind="mismatch", epoch=before.epoch)
+            return replace(reply, kind="mismatch", generation=before.generation)
         if account.pending is None:
             received = self._completed(message, account.previous)
             upload, state = self._run(message, account.state, received, prox)
             account = replace(
                 account,
                 answered=message.round,
-                previous=_without_buffers(received) if self.rules.algorithm.recalled else {},
+                previous=_without_buffers(received) if recalls else {},
                 pending=Pending(
                     message.round, digest(message.content), uuid.uuid4().hex, state, upload
                 ),
@@ -101,9 +113,9 @@ class Participant:
         )
 
     def _completed(self, message: Message, previous: State) -> State:
-        received = decoded(message.content)
-        if message.recalls:
-            received |= self.rules.algorithm.recall(previous, received)
+        received, algorithm = decoded(message.content), self.rules.algorithm
+        if message.recalls and isinstance(algorithm, Recalling):
+            received |= algorithm.recall(previous, received)
         return received
 
     def _run(
@@ -113,10 +125,9 @@ class Participant:
         start = received.pop(START, received.get("z"))
         if state is None:
             state = algorithm.client_init(start)
-        with at_work(self.rules, self.objective, t, self.client, received, prox) as work:
+        with self._working(t, received, prox) as work:
             upload, state = algorithm.local(state, received, work)
-            refuse_divergence(upload, t, self.client)
-        return {**upload, BUFFERS: self.objective.buffers.clone()}, state
+            return self._leaving(upload, t, work), state
 
     def _measures(self, message: Message) -> State:
         """f_i(z), ∇f_i(z) if asked for, and the measures on what is held out."""

@@ -10,11 +10,12 @@ from torch import Tensor
 
 from fedcanon.algorithms import Algorithm, State
 from fedcanon.checkpoint import Part
-from fedcanon.engines.store import GIB, StateStore
+from fedcanon.engines.store import StateStore
+from fedcanon.units import GIB
 
 
 class KeptStates:
-    """What the clients of an epoch have as their states, begun at the model ``start``.
+    """What the clients of a generation have as their states, begun at the model ``start``.
 
     Every state has a name that is new whenever its content is, so that a checkpoint writes only
     those that have changed.

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcanon.deployment.books import Books
-from fedcanon.deployment.messages import Presence
+from fedcanon.deployment.protocol import Presence
 from fedcanon.engines import Traffic
 from fedcanon.errors import FedcanonError
 

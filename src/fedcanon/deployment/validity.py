@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from enum import StrEnum
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from fedcanon.algorithms import State
-from fedcanon.compression import Clip, Compressor, Encoded
-from fedcanon.engines.messages import decoded, vectors
+from fedcanon.compression import decoded
+from fedcanon.engines.traffic import vectors
 
-NOT_FINITE = "not finite"
-"""What is said of an answer with an entry that is infinite or no number."""
+
+class Fault(StrEnum):
+    """What is wrong with an answer: its form, an entry that is no number, or its size."""
+
+    MALFORMED = "malformed"
+    NOT_FINITE = "not finite"
+    TOO_LARGE = "too large"
+
 
 _TEST = "test/"
 """Marks measures on what a client has held out."""
@@ -24,52 +29,27 @@ _TEST = "test/"
 _ACCURACY = f"{_TEST}accuracy"
 
 
-@dataclass(frozen=True)
-class Idle:
-    """Work of a client without data, which never moves: it shows what an upload looks like."""
-
-    compressor: Compressor
-
-    def gradient(self, x: Tensor) -> Tensor:
-        return torch.zeros_like(x)
-
-    def full_gradient(self, x: Tensor) -> Tensor:
-        return torch.zeros_like(x)
-
-    def descend(self, start: Tensor, step: float, steps: int, **how: Any) -> Tensor:
-        return start.clone()
-
-    def solve(self, centre: Tensor, eta: float, start: Tensor, **how: Any) -> Tensor:
-        return start.clone()
-
-    def prox(self, x: Tensor, step: float) -> Tensor:
-        return x.clone()
-
-    def encode(self, u: Tensor) -> Encoded:
-        return self.compressor(u, np.random.default_rng(0))
-
-
-def fault(content: State, expected: State) -> str | None:
+def fault(content: State, expected: State) -> Fault | None:
     """Why an answer cannot be taken, if it cannot: other entries, or numbers that are none."""
     if _shapes(content) != _shapes(expected):
-        return "malformed"
+        return Fault.MALFORMED
     found = decoded(content)
     numbers = [entry for entry in found.values() if not isinstance(entry, Tensor)]
     finite = all(bool(vector.isfinite().all()) for vector in vectors(found))
-    return None if finite and all(map(_is_finite, numbers)) else NOT_FINITE
+    return None if finite and all(map(_is_finite, numbers)) else Fault.NOT_FINITE
 
 
-def measures_fault(answer: State, z: Tensor | None) -> str | None:
+def measures_fault(answer: State, z: Tensor | None) -> Fault | None:
     """Why measures cannot be taken; ``z`` is the model if its gradient was asked for."""
     numbers = [value for name, value in answer.items() if name != "gradient"]
     if not ({"loss", "held_out"} <= answer.keys() and all(map(_is_number, numbers))):
-        return "malformed"
+        return Fault.MALFORMED
     if not all(map(_is_finite, numbers)):
-        return NOT_FINITE
+        return Fault.NOT_FINITE
     if z is None:
         return None
     gradient = answer.get("gradient")
-    return "malformed" if gradient is None else fault({"gradient": gradient}, {"gradient": z})
+    return Fault.MALFORMED if gradient is None else fault({"gradient": gradient}, {"gradient": z})
 
 
 def _is_number(value: object) -> bool:
@@ -95,12 +75,10 @@ def aggregated(found: Mapping[int, State]) -> dict[str, float]:
     return {**mean, "worst_accuracy": accuracies[worst], "worst_client": float(worst)}
 
 
-def exceeds(upload: State, compressor: Compressor) -> bool:
-    """Whether a vector is longer than clients clip theirs to."""
-    if not isinstance(compressor, Clip):
-        return False
+def exceeds(upload: State, bound: float) -> bool:
+    """Whether a vector is longer than that of any honest client."""
     norms = (float(torch.linalg.vector_norm(v, dtype=torch.float64)) for v in vectors(upload))
-    return any(norm > compressor.limit for norm in norms)
+    return bound < math.inf and any(norm > bound for norm in norms)
 
 
 def _shapes(content: State) -> dict[str, object]:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fedcanon.engines.memory import SparseFile, aligned
 from fedcanon.errors import FedcanonError
+from fedcanon.units import MIB
 
 
 class Arena:
@@ -41,7 +42,7 @@ class Arena:
         offset, size = self._position, tensor.numel() * tensor.element_size()
         if offset + size > self._end:
             raise FedcanonError(
-                f"a message is larger than {self._region_size / 2**20:,.0f} MiB, more than any "
+                f"a message is larger than {self._region_size / MIB:,.0f} MiB, more than any "
                 'method sends: use engine.name = "serial".'
             )
         self._position += aligned(size)

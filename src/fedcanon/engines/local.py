@@ -5,23 +5,63 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from functools import partial
+from typing import Literal, NamedTuple
 
+import torch
 from torch import Tensor
 
-from fedcanon.algorithms import Algorithm, Links, State
-from fedcanon.compression import Compressor, Identity
-from fedcanon.engines.engine import Collected, Engine, Evaluation
-from fedcanon.engines.messages import Traffic, copied
-from fedcanon.engines.round import BUFFERS, Bench, Done, Order, Question, Seat, examine, train
-from fedcanon.engines.stacked import HEIGHT
-from fedcanon.engines.store import GIB, StateStore
-from fedcanon.engines.summation import TreeSum, Vectors, height_of, mixed, subtrees
-from fedcanon.engines.workers import InProcess, MakeWorkers, Result
+from fedcanon.algorithms import Mixed, Recalling, State
+from fedcanon.engines.aggregation import Aggregation, Parts, aggregation_of
+from fedcanon.engines.base import Collected, Engine, Evaluation, Rules
+from fedcanon.engines.client import BUFFERS
+from fedcanon.engines.processes import Processes
+from fedcanon.engines.stacked_work import HEIGHT
+from fedcanon.engines.store import StateStore
+from fedcanon.engines.summation import Tree, Vectors, height_of, subtrees
+from fedcanon.engines.tasks import (
+    Broadcast,
+    EvaluationRequest,
+    Participation,
+    TrainingResult,
+    WorkerSetup,
+    evaluate,
+    train,
+)
+from fedcanon.engines.traffic import Traffic, copied
+from fedcanon.engines.workers import Answer, InProcess, MakeWorkers
 from fedcanon.errors import FedcanonError
 from fedcanon.objectives import Problem
 from fedcanon.objectives.stacked import can_stack
-from fedcanon.penalties import Penalty
+from fedcanon.units import GIB
+
+
+@dataclass(frozen=True)
+class Local:
+    """The engine of this machine: all clients in this process, or in ``workers`` others.
+
+    Args:
+        workers: How many processes to start; None runs clients one after the other in this one.
+        vectorised: Whether clients of small models take their local steps together.
+        state_memory: Bytes of client states beyond which they are kept on disk.
+        devices: Devices to share out among the processes.
+        start_method: How processes are started; by default whichever is safe here.
+    """
+
+    workers: int | None = None
+    vectorised: bool = False
+    state_memory: int = GIB
+    devices: tuple[torch.device, ...] = ()
+    start_method: Literal["fork", "spawn"] | None = None
+
+    def __call__(self, problem: Problem, rules: Rules) -> LocalEngine:
+        """An engine for a problem."""
+        make: MakeWorkers = InProcess
+        if self.workers is not None:
+            make = partial(
+                Processes, count=self.workers, method=self.start_method, devices=self.devices
+            )
+        return LocalEngine(problem, rules, make, self.vectorised, self.state_memory)
 
 
 class _Round(NamedTuple):
@@ -42,48 +82,30 @@ class LocalEngine(Engine):
     """
 
     problem: Problem
-    algorithm: Algorithm
-    penalty: Penalty
-    batch_size: int | None = None
-    seed: int = 0
-    compressor: Compressor = field(default_factory=Identity)
-    make_workers: MakeWorkers = InProcess
+    rules: Rules
+    make_workers: MakeWorkers
     vectorised: bool = False
     state_memory: int = GIB
     buffers: Tensor = field(init=False)
-    _last_sent: State = field(default_factory=dict)
-    _last_participants: frozenset[int] = frozenset()
-    _links: Links | None = field(init=False)
+    aggregation: Aggregation = field(init=False)
+    _last_sent: State = field(init=False, default_factory=dict)
+    _last_participants: frozenset[int] = field(init=False, default=frozenset())
 
     def __post_init__(self) -> None:
-        self.buffers = self.problem.start_buffers
-        clients = len(self.problem.clients)
-        self._links = self.algorithm.links(clients)
-        if self.vectorised and (self._links is not None or not can_stack(self.problem.clients)):
+        problem, algorithm = self.problem, self.rules.algorithm
+        self.buffers = problem.start_buffers
+        if self.vectorised and (isinstance(algorithm, Mixed) or not can_stack(problem.clients)):
             raise FedcanonError(
                 "engine.vectorised is for linear models and small networks of linear layers under "
                 "one server: leave it out."
             )
-        if self._links is not None and len(set(self.problem.weights)) > 1:
-            raise FedcanonError(
-                f"{type(self.algorithm).__name__} averages over neighbours and cannot weigh "
-                'clients differently: use clients.weights = "uniform".'
-            )
-        template = self.algorithm.client_init(self.problem.start)
-        self._store = StateStore(clients, template, self.state_memory)
-        bench = Bench(
-            self.algorithm,
-            self.penalty,
-            self.batch_size,
-            self.seed,
-            self.compressor,
-            self.problem,
-            self._store,
-            self.vectorised,
-            weighted=self._links is None,
+        self.aggregation = aggregation_of(algorithm, problem.weights, self.rules.aggregation)
+        template = algorithm.client_init(problem.start)
+        self._store = StateStore(len(problem.clients), template, self.state_memory)
+        self._workers = self.make_workers(
+            WorkerSetup(problem, self.rules, self.aggregation, self._store, self.vectorised)
         )
-        self._workers = self.make_workers(bench)
-        self._samples = [client.samples for client in self.problem.clients]
+        self._samples = [client.samples for client in problem.clients]
 
     def available(self) -> Sequence[int]:
         return range(len(self.problem.clients))
@@ -93,14 +115,14 @@ class LocalEngine(Engine):
     ) -> Collected:
         sent = {**sent, BUFFERS: self.buffers}
         recalled: State = {}
-        if self._last_sent:
-            short = {name: v for name, v in sent.items() if name not in self.algorithm.recalled}
-            recalled = self.algorithm.recall(self._last_sent, short)
+        algorithm = self.rules.algorithm
+        if self._last_sent and isinstance(algorithm, Recalling):
+            short = {name: v for name, v in sent.items() if name not in algorithm.recalled}
+            recalled = algorithm.recall(self._last_sent, short)
         slots = {client: self._store.reserve() for client in participants}
         try:
-            seats = [self._seat(client, slots[client]) for client in participants]
-            order = Order(t, sent, recalled)
-            mean, traffic, prox_calls = self._average(order, seats)
+            clients = [self._participation(client, slots[client]) for client in participants]
+            mean, traffic, prox_calls = self._aggregate(Broadcast(t, sent, recalled), clients)
         except BaseException:
             self._store.release(slots)
             raise
@@ -115,38 +137,31 @@ class LocalEngine(Engine):
         self._store.commit(done.slots)
         self._last_sent, self._last_participants = done.sent, frozenset(done.slots)
 
-    def _seat(self, client: int, new: int) -> Seat:
-        copies = 1 if self._links is None else self._links.degrees[client]
+    def _participation(self, client: int, new: int) -> Participation:
         recalls = client in self._last_participants
-        return Seat(client, self._store.slot(client), new, recalls, copies)
+        return Participation(client, self._store.slot(client), new, recalls)
 
     def _weight(self, clients: Iterable[int]) -> float:
         # fsum is exact in any order, so that the share of all clients is 1 to the last bit.
         return math.fsum(self.problem.weights[client] for client in clients)
 
-    def _average(self, order: Order, seats: Sequence[Seat]) -> tuple[Vectors, Traffic, int]:
-        """The mean upload of a round, or that of every node, and what it cost."""
-        batch = math.inf if self.batch_size is None else self.batch_size
-        costs = [min(batch, self._samples[seat.client]) for seat in seats]
-        parts = self._parts(costs, smallest=HEIGHT if self.vectorised else 0)
-        tasks = [[seats[k] for k in part] for part in parts]
-        if self._links is not None:
-            tasks = [[seat] for seat in seats]
-        total, uploads, traffic, prox_calls = TreeSum(), list[Vectors](), Traffic(), 0
-        results: Iterator[Done] = _in_order(self._workers.map(train, order, tasks))
+    def _aggregate(
+        self, broadcast: Broadcast, clients: Sequence[Participation]
+    ) -> tuple[Vectors, Traffic, int]:
+        """What the uploads of a round become, and what they cost."""
+        batch = math.inf if self.rules.batch_size is None else self.rules.batch_size
+        costs = [min(batch, self._samples[one.client]) for one in clients]
+        positions = self._tasks(costs, smallest=HEIGHT if self.vectorised else 0)
+        tasks = [[clients[k] for k in some] for some in positions]
+        parts, traffic, prox_calls = Parts(self.aggregation), Traffic(), 0
+        results: Iterator[TrainingResult] = _in_order(self._workers.map(train, broadcast, tasks))
         for task, done in zip(tasks, results, strict=True):
             traffic, prox_calls = traffic + done.traffic, prox_calls + done.prox_calls
-            if self._links is None:
-                total.push(done.total, height_of(task), lent=True)
-            else:
-                uploads.append(copied(done.total))
-        if self._links is not None:
-            return mixed(self._links, uploads), traffic, prox_calls
-        taken = self._weight(seat.client for seat in seats)
-        mean = {name: vector / taken for name, vector in total.total().items()}
-        return mean, traffic, prox_calls
+            parts.extend(done.parts, height_of(task), lent=True)
+        weights = [self.problem.weights[one.client] for one in clients]
+        return self.aggregation.finish(parts.all(), weights), traffic, prox_calls
 
-    def _parts(self, costs: Sequence[float], smallest: int = 0) -> list[range]:
+    def _tasks(self, costs: Sequence[float], smallest: int = 0) -> list[range]:
         """Positions cut into tasks."""
         return subtrees(costs, self._workers.count, smallest)
 
@@ -155,14 +170,14 @@ class LocalEngine(Engine):
         return self.buffers.mean(0) if self.buffers.ndim == 2 else self.buffers
 
     def evaluate(self, z: Tensor, *, gradient: bool) -> Evaluation:
-        question = Question(z, self.model_buffers, gradient)
-        parts = self._parts(self._samples)
-        results = self._workers.map(examine, question, [None, *parts])
+        request = EvaluationRequest(z, self.model_buffers, gradient)
+        tasks = self._tasks(self._samples)
+        results = self._workers.map(evaluate, request, [None, *tasks])
         found = list(map(copied, _in_order(results)))
         losses = [loss for part in found for loss in part.losses]
-        total = TreeSum()
-        for part, own in zip(parts, found[1:], strict=True):
-            total.push(own.gradient, height_of(part))
+        total = Tree()
+        for task, own in zip(tasks, found[1:], strict=True):
+            total.push(own.gradient, height_of(task))
         loss = self.problem.mean(losses)
         return Evaluation(loss, losses, total.total().get("gradient"), found[0].test)
 
@@ -204,9 +219,9 @@ class LocalEngine(Engine):
         self._last_participants = frozenset(state["last_participants"])
 
 
-def _in_order(results: Iterator[tuple[int, Result]]) -> Iterator[Result]:
+def _in_order(results: Iterator[tuple[int, Answer]]) -> Iterator[Answer]:
     """Results by the number of their task, each as soon as those before it are there."""
-    waiting: dict[int, Result] = {}
+    waiting: dict[int, Answer] = {}
     expected = 0
     for number, result in results:
         if number != expected:

@@ -18,10 +18,12 @@ from typing import Any, Literal
 import torch
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
+from fedcanon.engines.aggregation import Streaming
 from fedcanon.engines.arena import Arena
-from fedcanon.engines.round import Bench
-from fedcanon.engines.workers import Result, Shared, Task, Workers
+from fedcanon.engines.tasks import WorkerSetup
+from fedcanon.engines.workers import Answer, Shared, Task, Workers
 from fedcanon.errors import FedcanonError
+from fedcanon.units import MIB
 
 ATTEMPTS = 3
 """How often a task may end its process before it is given up."""
@@ -40,7 +42,7 @@ class _Worker:
 
 
 class Processes(Workers):
-    """``count`` processes, each with a copy of the bench.
+    """``count`` processes, each with a copy of the setup.
 
     Tasks and results go through pipes, their tensors and the clients' states through shared memory,
     and the data are never copied: a process is forked or, where that cannot be (``method``
@@ -51,7 +53,7 @@ class Processes(Workers):
 
     def __init__(
         self,
-        bench: Bench,
+        setup: WorkerSetup,
         count: int,
         method: Literal["fork", "spawn"] | None = None,
         devices: Sequence[torch.device] = (),
@@ -60,19 +62,19 @@ class Processes(Workers):
         if method is None:
             method = "fork" if sys.platform == "linux" and not devices else "spawn"
         self._context: Any = torch.multiprocessing.get_context(method)
-        problem = bench.problem
-        rows = 1 if bench.weighted else len(problem.clients)
+        problem = setup.problem
+        rows = 1 if isinstance(setup.aggregation, Streaming) else len(problem.clients)
         size = (_VECTORS + 4 * rows) * (problem.start.nbytes + problem.start_buffers.nbytes)
-        self._bench, self._arena = bench, Arena(count + 1, size + 2**20)
+        self._setup, self._arena = setup, Arena(count + 1, size + MIB)
         self._workers: list[_Worker | None] = [None] * count
         weakref.finalize(self, _end, self._workers)
 
     def map(
         self,
-        function: Callable[[Bench, Shared, Task], Result],
+        function: Callable[[WorkerSetup, Shared, Task], Answer],
         shared: Shared,
         tasks: Sequence[Task],
-    ) -> Iterator[tuple[int, Result]]:
+    ) -> Iterator[tuple[int, Answer]]:
         self._arena.begin(_MINE)
         order = self._arena.dump(shared)
         waiting, busy, deaths = deque(range(len(tasks))), dict[int, int](), Counter[int]()
@@ -121,7 +123,7 @@ class Processes(Workers):
             forked = self._context.get_start_method() == "fork"
             device = self._devices[number % len(self._devices)] if self._devices else None
             arguments = (
-                self._bench,
+                self._setup,
                 self._arena,
                 number + 1,
                 its,
@@ -178,7 +180,7 @@ def _end(workers: list[_Worker | None]) -> None:
 
 
 def _serve(
-    bench: Bench,
+    setup: WorkerSetup,
     arena: Arena,
     region: int,
     connection: Connection,
@@ -194,7 +196,7 @@ def _serve(
     if not inherited:  # started afresh
         threadpool_limits(1)
     if device is not None:
-        bench = replace(bench, problem=bench.problem.to(device))
+        setup = replace(setup, problem=setup.problem.to(device))
     while True:
         try:
             message = connection.recv_bytes()
@@ -203,7 +205,7 @@ def _serve(
         function, order, task = arena.load(message)
         arena.begin(region)
         try:
-            result = function(bench, arena.load(order), task)
+            result = function(setup, arena.load(order), task)
         except FedcanonError as error:
             result = error
         try:

@@ -8,7 +8,8 @@ import warnings
 import weakref
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import ray
@@ -17,12 +18,15 @@ from ray.exceptions import NodeDiedError, ObjectLostError, OutOfMemoryError, Ray
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from fedcanon.algorithms import State
-from fedcanon.engines.packing import Packed, pack, unpack
+from fedcanon.engines.base import Rules
+from fedcanon.engines.local import LocalEngine
 from fedcanon.engines.processes import ATTEMPTS, cores
-from fedcanon.engines.round import Bench, Seat
-from fedcanon.engines.workers import Result, Shared, Task, Workers
+from fedcanon.engines.ray_messages import PackedMessage, pack, unpack
+from fedcanon.engines.tasks import Participation, WorkerSetup
+from fedcanon.engines.workers import Answer, Shared, Task, Workers
 from fedcanon.errors import FedcanonError
-from fedcanon.objectives import ModuleClients
+from fedcanon.objectives import ModuleClients, Problem
+from fedcanon.units import GIB
 
 ADDRESS = "RAY_ADDRESS"
 """The environment variable with the address of a cluster, as Ray itself reads it."""
@@ -35,7 +39,7 @@ _for_whom_we_started = weakref.WeakSet["RayActors"]()
 
 
 class RayActors(Workers):
-    """``count`` actors, each with a copy of the bench and one thread; by default one for each CPU.
+    """``count`` actors, each with a copy of the setup and one thread; by default one for each CPU.
 
     They are in the Ray that this process uses already, on the cluster at RAY_ADDRESS, or on this
     machine. What all tasks share goes to each node once, and so do the data; the clients' states
@@ -43,10 +47,10 @@ class RayActors(Workers):
     again, by another one where there is no place for a new one.
     """
 
-    def __init__(self, bench: Bench, count: int | None = None) -> None:
-        self._bench = bench
+    def __init__(self, setup: WorkerSetup, count: int | None = None) -> None:
+        self._setup = setup
         self._actors: dict[int, Any] = {}
-        self._sent_bench: Any = None
+        self._sent_setup: Any = None
         self._connect(count or cores())
         resources = ray.cluster_resources()  # type: ignore[no-untyped-call]
         self.count = count or int(resources.get("CPU", 0))
@@ -55,10 +59,10 @@ class RayActors(Workers):
 
     def map(
         self,
-        function: Callable[[Bench, Shared, Task], Result],
+        function: Callable[[WorkerSetup, Shared, Task], Answer],
         shared: Shared,
         tasks: Sequence[Task],
-    ) -> Iterator[tuple[int, Result]]:
+    ) -> Iterator[tuple[int, Answer]]:
         self._connect(self.count)
         order = ray.put(pack(shared, lend=True))
         waiting, idle, left = deque(range(len(tasks))), list[int](), len(tasks)
@@ -101,7 +105,7 @@ class RayActors(Workers):
                     raise result
                 give_work()  # before the result is looked at, so that none is idle
                 for slot, state in states.items():
-                    self._bench.store.write(slot, state)
+                    self._setup.store.write(slot, state)
                 left -= 1
                 yield task, result
         finally:
@@ -121,26 +125,26 @@ class RayActors(Workers):
             _for_whom_we_started.clear()
             _for_whom_we_started.add(self)
             self._actors.clear()
-            self._sent_bench = None
+            self._sent_setup = None
         elif _for_whom_we_started:
             _for_whom_we_started.add(self)
-        if self._sent_bench is None:
-            bench = replace(self._bench, store=_States({}))  # the store stays here
-            clients = bench.problem.clients
+        if self._sent_setup is None:
+            setup = replace(self._setup, store=_States({}))  # the store stays here
+            clients = setup.problem.clients
             data = [clients.inputs, clients.targets] if isinstance(clients, ModuleClients) else []
-            self._sent_bench = ray.put(pack(bench, lent=data))
+            self._sent_setup = ray.put(pack(setup, lent=data))
 
     def _actor(self, number: int) -> Any:
         """The actor of this number, made if it is not there."""
         if number not in self._actors:
-            self._actors[number] = _RemoteActor.remote(self._sent_bench)
+            self._actors[number] = _RemoteActor.remote(self._sent_setup)
         return self._actors[number]
 
     def _states(self, task: object) -> dict[int, State]:
         """The states that participants have before the round."""
-        seats = [seat for seat in task if isinstance(seat, Seat)] if isinstance(task, list) else []
-        slots = [seat.old for seat in seats if seat.old is not None]
-        return {slot: self._bench.store.read(slot) for slot in slots}
+        clients = task if isinstance(task, list) else []
+        slots = [one.old for one in clients if isinstance(one, Participation)]
+        return {slot: self._setup.store.read(slot) for slot in slots if slot is not None}
 
     def _bury(self, number: int, deaths: int, error: Exception) -> None:
         """Forget an actor that died; give up where there is no hope for another."""
@@ -201,19 +205,44 @@ class _States:
 class _Actor:
     """Works for clients, one task after the other."""
 
-    def __init__(self, bench: Packed) -> None:
+    def __init__(self, setup: PackedMessage) -> None:
         torch.set_num_threads(1)
         threadpool_limits(1)
-        self._bench: Bench = unpack(bench)
+        self._setup: WorkerSetup = unpack(setup)
 
-    def run(self, function: Callable[[Bench, Any, Any], Any], shared: Packed, sent: Packed) -> Any:
+    def run(
+        self,
+        function: Callable[[WorkerSetup, Any, Any], Any],
+        shared: PackedMessage,
+        sent: PackedMessage,
+    ) -> Any:
         task, old = unpack(sent)
         states = _States(old)
-        bench = replace(self._bench, store=states)
+        setup = replace(self._setup, store=states)
         try:
-            return pack((function(bench, unpack(shared), task), states.new))
+            return pack((function(setup, unpack(shared), task), states.new))
         except FedcanonError as error:  # as it is: what an actor raises, Ray wraps
             return pack((error, {}))
 
 
 _RemoteActor: Any = ray.remote(num_cpus=1)(_Actor)
+
+
+@dataclass(frozen=True)
+class RayCluster:
+    """The engine of a Ray cluster, or of Ray on this machine.
+
+    Args:
+        workers: How many actors to start; None is one for each CPU of the cluster.
+        vectorised: Whether clients of small models take their local steps together.
+        state_memory: Bytes of client states beyond which this machine keeps them on disk.
+    """
+
+    workers: int | None = None
+    vectorised: bool = False
+    state_memory: int = GIB
+
+    def __call__(self, problem: Problem, rules: Rules) -> LocalEngine:
+        """An engine for a problem."""
+        make = partial(RayActors, count=self.workers)
+        return LocalEngine(problem, rules, make, self.vectorised, self.state_memory)

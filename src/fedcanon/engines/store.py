@@ -13,8 +13,7 @@ from torch import Tensor
 from fedcanon.algorithms import State
 from fedcanon.engines.memory import SparseFile, aligned
 from fedcanon.errors import FedcanonError
-
-GIB = 2**30
+from fedcanon.units import GIB, MIB
 
 _NUMBERS = {bool: torch.bool, int: torch.int64, float: torch.float64}
 """As Python has them."""
@@ -90,7 +89,7 @@ class StateStore:
                 place, remedy = ("disk", "free some, or name a larger one in TMPDIR")
             raise FedcanonError(
                 f"there is no {place} left for the states of clients, of which {slot:,} take "
-                f"{self._slot_size / 2**20:,.1f} MiB each ({error.strerror}): {remedy}."
+                f"{self._slot_size / MIB:,.1f} MiB each ({error.strerror}): {remedy}."
             ) from None
         self._used += 1
         return slot

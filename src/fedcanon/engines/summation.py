@@ -7,61 +7,61 @@ may sum a complete subtree near its clients, and never more than log₂|S| parti
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-import torch
 from torch import Tensor
-
-from fedcanon.algorithms import Links
 
 Vectors = dict[str, Tensor]
 
 
+def added(left: Vectors, right: Vectors, *, owned: bool) -> Vectors:
+    """left + right, name by name; into ``left`` where it is ``owned``."""
+    if owned:
+        return {name: vector.add_(right[name]) for name, vector in left.items()}
+    return {name: vector + right[name] for name, vector in left.items()}
+
+
 @dataclass
 class _Subtree:
-    """A partial sum; one that is ``ours`` may be written to."""
+    """A partial result; one that is ``owned`` may be written to."""
 
     height: int
     total: Vectors
-    ours: bool
-
-    def __add__(self, right: _Subtree) -> _Subtree:
-        left, other = self.total, right.total
-        if self.ours:
-            total = {name: vector.add_(other[name]) for name, vector in left.items()}
-        else:
-            total = {name: vector + other[name] for name, vector in left.items()}
-        return _Subtree(self.height + 1, total, ours=True)
+    owned: bool
 
 
-class TreeSum:
-    """Adds dictionaries of vectors, pushed in the order of their positions."""
+class Tree:
+    """Merges dictionaries of vectors, pushed in the order of their positions; adds by default."""
 
-    def __init__(self) -> None:
-        self._subtrees: list[_Subtree] = []
+    def __init__(self, merge: Callable[..., Vectors] = added) -> None:
+        self._merge, self._subtrees = merge, list[_Subtree]()
 
     def push(self, leaf: Vectors, height: int = 0, *, lent: bool = False) -> None:
-        """Add the next leaf, or the sum of the next complete subtree of 2^height leaves.
+        """Add the next leaf, or the result of the next complete subtree of 2^height leaves.
 
         What is ``lent`` may change after this call.
         """
-        subtree = _Subtree(height, leaf, ours=False)
+        subtree = _Subtree(height, leaf, owned=False)
         while self._subtrees and self._subtrees[-1].height == subtree.height:
-            subtree = self._subtrees.pop() + subtree
-        if lent and not subtree.ours:
+            subtree = self._merged(self._subtrees.pop(), subtree)
+        if lent and not subtree.owned:
             own = {name: vector.clone() for name, vector in leaf.items()}
-            subtree = _Subtree(height, own, ours=True)
+            subtree = _Subtree(height, own, owned=True)
         self._subtrees.append(subtree)
 
     def total(self) -> Vectors:
-        """The sum of everything pushed."""
+        """The result of everything pushed."""
         subtree, *rest = reversed(self._subtrees)
         for left in rest:
-            subtree = left + subtree
+            subtree = self._merged(left, subtree)
         self._subtrees = [subtree]
         return subtree.total
+
+    def _merged(self, left: _Subtree, right: _Subtree) -> _Subtree:
+        total = self._merge(left.total, right.total, owned=left.owned)
+        return _Subtree(left.height + 1, total, owned=True)
 
 
 def sum_of_rows(rows: Tensor) -> Tensor:
@@ -99,14 +99,3 @@ def _largest_height(start: int, count: int) -> int:
 def height_of(positions: Sequence[object]) -> int:
     """The height of a complete subtree with so many leaves."""
     return len(positions).bit_length() - 1
-
-
-def mixed(links: Links, uploads: Sequence[Vectors]) -> Vectors:
-    """Σ_j W_ij upload_j for every node i, as the rows of a matrix."""
-    rows = {name: torch.stack([upload[name] for upload in uploads]) for name in uploads[0]}
-    # In double precision: rows of W that sum to 1 only nearly would let all nodes drift.
-    weights = links.weights
-    return {
-        name: (weights.to(stacked.device) @ stacked.double()).to(stacked.dtype)
-        for name, stacked in rows.items()
-    }

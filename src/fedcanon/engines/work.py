@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,10 +15,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedcanon.compression import Compressor, Encoded
-from fedcanon.engines.randomness import Purpose
-from fedcanon.errors import FedcanonError
+from fedcanon.errors import DivergenceError, FedcanonError
 from fedcanon.objectives import Objective
 from fedcanon.penalties import Penalty
+from fedcanon.randomness import Purpose
 
 MOST_STEPS = 100_000
 """Gradient steps after which a subproblem that is to be solved to a tolerance is given up."""
@@ -99,8 +101,10 @@ class ClientWork:
         batch_size: int | None,
         compressor: Compressor,
         draws: Callable[[Purpose], np.random.Generator],
+        hidden_draws: Callable[[Purpose], np.random.Generator] | None = None,
     ) -> None:
-        self._objective, self._compressor, self._draws = objective, compressor, draws
+        self._objective, self._compressor = objective, compressor
+        self._hidden_draws = hidden_draws or draws
         self.batches = Batches(objective.samples, batch_size, draws(Purpose.BATCHES))
         self.prox = prox
 
@@ -151,7 +155,10 @@ class ClientWork:
             if norm <= tolerance:
                 return x
             if not math.isfinite(norm):
-                break
+                raise DivergenceError(
+                    f"a local subproblem diverged at gradient steps of {step:g}: use a beta near "
+                    "1/(L + 1/η)."
+                )
             x = x - step * gradient
         raise FedcanonError(
             f"a local subproblem was not solved to the tolerance {tolerance:g} in {MOST_STEPS:,} "
@@ -160,4 +167,33 @@ class ClientWork:
 
     def encode(self, u: Tensor) -> Encoded:
         """``u`` as it travels."""
-        return self._compressor(u, self._draws(Purpose.ENCODING))
+        return self._compressor(u, self._encoding)
+
+    @cached_property
+    def _encoding(self) -> np.random.Generator:
+        return self._hidden_draws(Purpose.ENCODING)
+
+
+@dataclass(frozen=True)
+class IdleWork:
+    """Work of a client without data, which never moves: it shows what an upload looks like."""
+
+    compressor: Compressor
+
+    def gradient(self, x: Tensor) -> Tensor:
+        return torch.zeros_like(x)
+
+    def full_gradient(self, x: Tensor) -> Tensor:
+        return torch.zeros_like(x)
+
+    def descend(self, start: Tensor, step: float, steps: int, **how: Any) -> Tensor:
+        return start.clone()
+
+    def solve(self, centre: Tensor, eta: float, start: Tensor, **how: Any) -> Tensor:
+        return start.clone()
+
+    def prox(self, x: Tensor, step: float) -> Tensor:
+        return x.clone()
+
+    def encode(self, u: Tensor) -> Encoded:
+        return self.compressor(u, np.random.default_rng(0))

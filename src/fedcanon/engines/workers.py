@@ -6,26 +6,26 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
-from fedcanon.engines.round import Bench
+from fedcanon.engines.tasks import WorkerSetup
 
 Shared = TypeVar("Shared")
 Task = TypeVar("Task")
-Result = TypeVar("Result")
+Answer = TypeVar("Answer")
 
 
 class Workers(ABC):
-    """Runs tasks in some number of places, each with a ``Bench`` of its own."""
+    """Runs tasks in some number of places, each with a ``WorkerSetup`` of its own."""
 
     count: int
 
     @abstractmethod
     def map(
         self,
-        function: Callable[[Bench, Shared, Task], Result],
+        function: Callable[[WorkerSetup, Shared, Task], Answer],
         shared: Shared,
         tasks: Sequence[Task],
-    ) -> Iterator[tuple[int, Result]]:
-        """Run ``function(bench, shared, task)`` for all tasks.
+    ) -> Iterator[tuple[int, Answer]]:
+        """Run ``function(setup, shared, task)`` for all tasks.
 
         Results come with the number of their task, in any order; what they hold may be changed by
         the next one. ``function`` is defined at the top of a module.
@@ -40,18 +40,18 @@ class InProcess(Workers):
 
     count = 1
 
-    def __init__(self, bench: Bench) -> None:
-        self._bench = bench
+    def __init__(self, setup: WorkerSetup) -> None:
+        self._setup = setup
 
     def map(
         self,
-        function: Callable[[Bench, Shared, Task], Result],
+        function: Callable[[WorkerSetup, Shared, Task], Answer],
         shared: Shared,
         tasks: Sequence[Task],
-    ) -> Iterator[tuple[int, Result]]:
+    ) -> Iterator[tuple[int, Answer]]:
         for number, task in enumerate(tasks):
-            yield number, function(self._bench, shared, task)
+            yield number, function(self._setup, shared, task)
 
 
-MakeWorkers = Callable[[Bench], Workers]
-"""Makes workers that have this bench, or copies of it."""
+MakeWorkers = Callable[[WorkerSetup], Workers]
+"""Makes workers that have this setup, or copies of it."""

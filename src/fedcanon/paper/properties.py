@@ -36,7 +36,6 @@ from fedcanon.algorithms import (
     Scaffold,
 )
 from fedcanon.compression import Identity
-from fedcanon.engines.randomness import Purpose, generator
 from fedcanon.engines.work import ClientWork, CountedProx
 from fedcanon.errors import FedcanonError
 from fedcanon.layout import Layout
@@ -46,6 +45,7 @@ from fedcanon.paper.quadratics import minimiser
 from fedcanon.paper.scales import Scale
 from fedcanon.paper.trials import Bench
 from fedcanon.penalties import L1, MCP, Penalty, Zero
+from fedcanon.randomness import Purpose, generator
 from fedcanon.runs import Federation
 from fedcanon.runs.measures import stationarity
 

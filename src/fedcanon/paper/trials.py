@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from fedcanon.data import Dataset, Split
-from fedcanon.errors import FedcanonError
+from fedcanon.errors import DivergenceError
 from fedcanon.runs import Observer, Record
 from fedcanon.runs.config import Config
 from fedcanon.runs.folder import RunFolder
@@ -65,9 +65,7 @@ class Bench:
         if run.result is None and not note.is_file():
             try:
                 self._go_on(label, path, config, dataset)
-            except FedcanonError as error:
-                if "diverged" not in str(error):
-                    raise
+            except DivergenceError as error:
                 note.write_text(str(error), encoding="utf-8")
             # The states of all clients of a network fill a disk, and the run is over.
             shutil.rmtree(path / "checkpoints", ignore_errors=True)

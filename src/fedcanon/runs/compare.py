@@ -32,7 +32,7 @@ def _variant(config: Config, spec: str) -> Config:
     known = inspect.signature(algorithm).parameters
     shared = {key: value for key, value in config.algorithm.items() if key in known}
     settings = {"algorithm": {"name": name, **shared}}
-    if not algorithm.compressible:
+    if not algorithm.alterable:
         settings["compression"] = {"name": "none"}
     for option in filter(None, options.split(",")):
         key, equals, value = option.partition("=")

@@ -35,6 +35,7 @@ CLIENTS_OWN = "the clients' own data"
 
 DEFAULT_ALGORITHM: Table = {"name": "fedcanon+", "alpha": 1.0, "beta": 0.1, "local_steps": 10}
 DEFAULT_PENALTY: Table = {"name": "mcp", "kappa": 1.5e-3}
+DEFAULT_LOSS: Table = {"name": "cross_entropy"}
 
 
 class Section(BaseModel):
@@ -126,14 +127,14 @@ class DeploymentSection(Section):
 
     ``state`` says who keeps the clients' states: the "server", or each "client" on its own disk.
     A round ends after ``deadline`` seconds; with fewer than ``minimum`` updates it is repeated. A
-    client that causes more than ``epochs`` new beginnings is excluded. ``shape`` of one input and
-    the number of ``classes`` are for a server that has no data; a simulation takes them from its.
+    client that causes more than ``restarts`` is excluded. ``shape`` of one input and the number of
+    ``classes`` are for a server that has no data; a simulation takes them from its.
     """
 
     state: Literal["server", "client"] = "server"
     minimum: PositiveInt = 1
     deadline: PositiveFloat = 600.0
-    epochs: PositiveInt = 3
+    restarts: PositiveInt = 3
     shape: list[PositiveInt] = []
     classes: PositiveInt | None = None
 
@@ -149,6 +150,7 @@ class Config(Section):
     data: DataSection = DataSection()
     clients: ClientsSection = ClientsSection()
     model: ModelSection = ModelSection()
+    loss: Table = Field(default_factory=lambda: dict(DEFAULT_LOSS))
     penalty: Table = Field(default_factory=lambda: dict(DEFAULT_PENALTY))
     algorithm: Table = Field(default_factory=lambda: dict(DEFAULT_ALGORITHM))
     compression: Table = Field(default_factory=lambda: {"name": "none"})
@@ -197,7 +199,7 @@ def _change(table: Table, settings: Mapping[str, Any]) -> None:
         table[key] = given
 
 
-_NAMED = ("data", "model", "penalty", "algorithm", "compression")
+_NAMED = ("data", "model", "loss", "penalty", "algorithm", "compression")
 
 
 def _read(path: Path) -> Table:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from functools import partial
 
-from fedcanon.errors import FedcanonError
+from fedcanon.errors import DivergenceError, FedcanonError
 from fedcanon.penalties import Penalty
 from fedcanon.runs.federation import Federation
 from fedcanon.runs.measures import Record, is_small, measure, stationarity_step
@@ -32,7 +32,7 @@ def fit(
     They include ‖G^a‖ if ``gradient`` is set, or unset and the problem is small, or if there is a
     tolerance on it, with a = ``gradient_step``. The run also stops once ‖G^a‖ is at most
     ``gradient_tolerance``, or once φ changes by at most ``objective_tolerance`` (relatively) from
-    one measurement to the next; a tolerance of 0 never stops it.
+    one measurement to the next; a tolerance of 0 never stops it. An observer may stop it too.
 
     ``records`` are the measures of rounds done before, where a run goes on.
     """
@@ -50,9 +50,17 @@ def fit(
 
     def take_record() -> None:
         t = federation.rounds_done
-        record = measure(federation.engine, federation.server, t=t, cost=federation.cost, step=step)
+        numbers = {k: v for observer in observers for k, v in observer.numbers().items()}
+        record = measure(
+            federation.engine,
+            federation.server,
+            t=t,
+            cost=federation.cost,
+            step=step,
+            numbers=numbers,
+        )
         if not math.isfinite(record.loss):
-            raise FedcanonError(
+            raise DivergenceError(
                 f"the loss is {record.loss} after round {t}: the run diverged. "
                 "Use smaller steps (beta, alpha), or check the data for missing values."
             )
@@ -84,8 +92,8 @@ def fit(
             if federation.rounds_done % evaluate_every == 0 or federation.rounds_done == rounds:
                 take_record()
                 stopped = reason_to_stop()
-            for observer in observers:
-                observer.round(federation.rounds_done)
+            reasons = [observer.round(federation.rounds_done) for observer in observers]
+            stopped = stopped or next(filter(None, reasons), None)
         stopped = stopped or "all rounds done"
         for observer in observers:
             observer.end(stopped)

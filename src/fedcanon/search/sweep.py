@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from fedcanon.checkpoint import write_text
-from fedcanon.errors import FedcanonError
+from fedcanon.errors import FedcanonError, RunStoppedError
 from fedcanon.runs.build import build, check_names
 from fedcanon.runs.config import Config, load_config, unknown_name
 from fedcanon.runs.folder import RunFolder
 from fedcanon.runs.measures import measure
-from fedcanon.runs.training import RunStoppedError
 from fedcanon.search.folder import Question, opened
 from fedcanon.search.goal import Goal
 from fedcanon.search.space import SEED, Sampler, Space

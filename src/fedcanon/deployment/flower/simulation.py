@@ -1,4 +1,4 @@
-"""Flower's simulation runtime as the network of a run."""
+"""Runs on Flower's simulation runtime: the messages of a deployment, the data of a simulation."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Container
+from dataclasses import dataclass
+from functools import lru_cache, partial
 from pathlib import Path
 from queue import Queue
 from tempfile import TemporaryDirectory
@@ -18,15 +20,63 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.simulation import run_simulation
 
 from fedcanon.compression import Compressor
-from fedcanon.deployment.messages import Message, Presence, Reply
-from fedcanon.engines.flower.network import GridNetwork
+from fedcanon.deployment.configured import deployment_on, vector_sizes
+from fedcanon.deployment.flower.client import answering_app
+from fedcanon.deployment.flower.grid import GridNetwork
+from fedcanon.deployment.ledger import Ledger
+from fedcanon.deployment.participant import Participant
+from fedcanon.deployment.protocol import Message, Presence, Reply
+from fedcanon.deployment.server import DeployedEngine
+from fedcanon.engines import Rules
+from fedcanon.engines.processes import cores
 from fedcanon.errors import FedcanonError
+from fedcanon.objectives import Problem
+from fedcanon.runs.build import build_problem, make_rules
+from fedcanon.runs.config import Config
 
 for _name in ("FLWR_TELEMETRY_ENABLED", "RAY_USAGE_STATS_ENABLED"):
     os.environ.setdefault(_name, "0")  # nothing is told about a run unless its user says so
 
 
-class Simulation:
+@dataclass(frozen=True)
+class FlowerSimulation:
+    """The engine whose clients are virtual nodes of Flower, a node each, on this machine.
+
+    Every node loads its data as the configuration says, and answers as real clients do.
+    """
+
+    config: Config
+
+    def __call__(self, problem: Problem, rules: Rules) -> DeployedEngine:
+        """An engine for a problem."""
+        written = self.config.model_dump_json()
+        network = SimulatedNetwork(
+            lambda folder: answering_app(partial(_participant, written, folder)),
+            nodes=len(problem.clients),
+            cpus=self.config.engine.workers or cores(),
+            compressor=rules.compressor,
+            sizes=vector_sizes(problem),
+            lifetime=2 * self.config.deployment.deadline,
+        )
+        return deployment_on(network, self.config)(problem, rules)
+
+
+def _participant(written: str, folder: Path, context: Context) -> Participant:
+    client = int(context.node_config["partition-id"])
+    problem, rules = _loaded(written)
+    objective = problem.clients[client]
+    return Participant(client, rules, objective, ledger_of=partial(Ledger.on_disk, folder, client))
+
+
+@lru_cache(maxsize=1)
+def _loaded(written: str) -> tuple[Problem, Rules]:
+    """Data and rules, which a process of the simulation loads once."""
+    config = Config.model_validate_json(written)
+    problem = build_problem(config)
+    return problem, make_rules(config, problem.layout)
+
+
+class SimulatedNetwork:
     """Virtual nodes, each with a ClientApp, on so many processors of this machine.
 
     ``make_app`` gets a folder in which clients may keep their states. Flower wants to call a

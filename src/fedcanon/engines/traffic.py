@@ -50,9 +50,11 @@ def _size(message: State) -> tuple[int, int]:
 
 
 def copied(message: Any) -> Any:
-    """The message with tensors of its own; tables and dataclasses in it are gone through."""
+    """The message with tensors of its own, also inside its tables, lists and dataclasses."""
     if isinstance(message, Tensor):
         return message.clone()
+    if isinstance(message, list):
+        return [copied(entry) for entry in message]
     if isinstance(message, dict):
         return {name: copied(entry) for name, entry in message.items()}
     if is_dataclass(message) and not isinstance(message, type):
@@ -64,11 +66,6 @@ def copied(message: Any) -> Any:
 def vectors(message: State) -> Iterator[Tensor]:
     """The vectors of a message without its numbers."""
     return (entry for entry in message.values() if isinstance(entry, Tensor))
-
-
-def decoded(message: State) -> State:
-    """The message as its receiver sees it."""
-    return {k: v.vector if isinstance(v, Encoded) else v for k, v in message.items()}
 
 
 def own_rows(message: State, client: int) -> State:

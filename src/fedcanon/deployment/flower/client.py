@@ -10,10 +10,10 @@ from flwr.app import Message as Letter
 from flwr.clientapp import ClientApp
 
 from fedcanon.deployment import Participant
-from fedcanon.engines.flower.wire import presence_to_records, to_message, to_records
+from fedcanon.deployment.flower.wire import presence_to_records, to_message, to_records
 
 
-def client_app(participant_of: Callable[[Context], Participant]) -> ClientApp:
+def answering_app(participant_of: Callable[[Context], Participant]) -> ClientApp:
     """A ClientApp that answers as the participant of its node does.
 
     Flower's own per-client state is not used: it may be lost without a word.

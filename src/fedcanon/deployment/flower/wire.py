@@ -13,11 +13,11 @@ from pydantic import TypeAdapter
 
 from fedcanon.algorithms import State
 from fedcanon.compression import Compressor, Encoded, Lossless
-from fedcanon.deployment.messages import Message, Packed, Presence, Reply
+from fedcanon.deployment.protocol import LosslessVector, Message, Presence, Reply
 from fedcanon.errors import FedcanonError
 
 MOST = 2**40
-"""More than any number of clients, rounds, epochs or samples."""
+"""More than any number of clients, rounds, restarts or samples."""
 
 
 LONGEST = 2000
@@ -34,7 +34,7 @@ def to_records(message: Message | Reply) -> RecordDict:
             entries[name] = entry
             continue
         size = entry.vector.numel()
-        entries[name] = {"lossless" if isinstance(entry, Packed) else "compressed": size}
+        entries[name] = {"lossless" if isinstance(entry, LosslessVector) else "compressed": size}
         for part, tensor in entry.parts.items():
             arrays[f"{name}:{part}"] = Array(tensor.detach().cpu().contiguous().numpy())
     header = {f.name: getattr(message, f.name) for f in fields(message) if f.name != "content"}
@@ -53,7 +53,7 @@ def to_reply(records: RecordDict, compressor: Compressor, sizes: Container[int])
     """A reply from what has come; the sender is not trusted: vectors have one of these sizes."""
     try:
         reply = _REPLY.validate_json(_text(records), strict=True)
-        if not (0 <= reply.epoch < MOST and 0 <= reply.round < MOST and reply.prox_calls >= 0):
+        if not (0 <= reply.generation < MOST and 0 <= reply.round < MOST and reply.prox_calls >= 0):
             raise ValueError("a number is too small or too large.")
         if max(len(reply.update), len(reply.base or ""), len(reply.reason)) > LONGEST:
             raise ValueError("a text is too long.")
@@ -90,7 +90,7 @@ def _content(
         vector = codec.decode(parts, size)
         if vector.shape != (size,):
             raise ValueError(f"'{name}' does not have the {size} entries that it should.")
-        content[name] = (Packed if kind == "lossless" else Encoded)(parts, vector)
+        content[name] = (LosslessVector if kind == "lossless" else Encoded)(parts, vector)
     return content
 
 

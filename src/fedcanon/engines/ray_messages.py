@@ -17,14 +17,14 @@ from fedcanon.engines.memory import ALIGNMENT
 from fedcanon.errors import FedcanonError
 
 
-class Packed(NamedTuple):
+class PackedMessage(NamedTuple):
     """A message without its tensors, and what is in them."""
 
     content: bytes
     arrays: list[np.ndarray[Any, Any]]
 
 
-def pack(message: Any, *, lend: bool = False, lent: Sequence[Tensor] = ()) -> Packed:
+def pack(message: Any, *, lend: bool = False, lent: Sequence[Tensor] = ()) -> PackedMessage:
     """Take a message apart.
 
     Who unpacks it gets tensors of its own, unless they are ``lent`` or ``lend`` says that all are:
@@ -37,10 +37,10 @@ def pack(message: Any, *, lend: bool = False, lent: Sequence[Tensor] = ()) -> Pa
         raise FedcanonError(
             f'this cannot be sent to other machines, as engine.name = "ray" must: {error}.'
         ) from error
-    return Packed(buffer.getvalue(), arrays)
+    return PackedMessage(buffer.getvalue(), arrays)
 
 
-def unpack(packed: Packed) -> Any:
+def unpack(packed: PackedMessage) -> Any:
     """Put a message together again."""
     return _Unpickler(packed).load()
 
@@ -68,7 +68,7 @@ class _Pickler(CloudPickler):
 
 
 class _Unpickler(pickle.Unpickler):
-    def __init__(self, packed: Packed) -> None:
+    def __init__(self, packed: PackedMessage) -> None:
         super().__init__(io.BytesIO(packed.content))
         self._arrays = packed.arrays
         self._tensors: dict[int, Tensor] = {}

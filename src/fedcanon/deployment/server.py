@@ -1,7 +1,7 @@
 """The server's side of a deployment.
 
-A reply counts once, for the round and the epoch in which it was asked for, or not at all. What the
-engine remembers is part of the run's checkpoint, which is durable before the next round begins.
+A reply counts once, for the round and the generation in which it was asked for, or not at all. What
+the engine remembers is part of the run's checkpoint, which is durable before the next round begins.
 """
 
 from __future__ import annotations
@@ -15,32 +15,28 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
+import torch
 from torch import Tensor
 
-from fedcanon.algorithms import Algorithm, State
+from fedcanon.algorithms import Mixed, Recalling, State
 from fedcanon.checkpoint import Part
-from fedcanon.compression import Compressor, Identity
+from fedcanon.compression import decoded
 from fedcanon.deployment.books import Books
-from fedcanon.deployment.messages import START, Message, Network, Reply, packed
+from fedcanon.deployment.protocol import START, Message, Network, Reply, packed
+from fedcanon.deployment.relay import relay_of
 from fedcanon.deployment.states import KeptStates
 from fedcanon.deployment.status import Status
-from fedcanon.deployment.validity import (
-    NOT_FINITE,
-    Idle,
-    aggregated,
-    exceeds,
-    fault,
-    measures_fault,
-)
-from fedcanon.engines import Collected, Engine, Evaluation, RegroupError, StartOverError, Traffic
-from fedcanon.engines.messages import decoded, own_rows
-from fedcanon.engines.round import BUFFERS
-from fedcanon.engines.store import GIB
-from fedcanon.engines.summation import TreeSum, Vectors, mixed
-from fedcanon.errors import FedcanonError
+from fedcanon.deployment.validity import Fault, aggregated, exceeds, fault, measures_fault
+from fedcanon.engines import Collected, Engine, Evaluation, Rules, Traffic
+from fedcanon.engines.aggregation import Parts, aggregation_of
+from fedcanon.engines.client import BUFFERS
+from fedcanon.engines.summation import Tree, Vectors
+from fedcanon.engines.traffic import own_rows
+from fedcanon.engines.work import IdleWork
+from fedcanon.errors import DivergenceError, FedcanonError, RegroupError, StartOverError
 from fedcanon.objectives import Problem
 from fedcanon.objectives.problem import no_test
-from fedcanon.penalties import Penalty
+from fedcanon.units import GIB
 
 DIVERGED = "the run has diverged. Use smaller steps (beta, alpha), or look for missing values."
 
@@ -63,37 +59,56 @@ class _Round:
     client_seconds: float = 0.0
 
 
-@dataclass
-class DeployedEngine(Engine):
-    """Rounds over clients that answer when they answer.
+@dataclass(frozen=True)
+class Deployment:
+    """The engine of real clients, which answer when they answer.
 
-    ``keeper`` says where client states live: with the "server", or with each "client". A round ends
-    when all have answered or after ``deadline`` seconds; with fewer than ``minimum`` answers, those
-    that are missing are asked again after a ``pause``. A client that joins weighs as many as it has
-    samples if ``by_samples`` is set, else 1.
+    Args:
+        network: What carries messages to the clients.
+        keeper: Where client states live: with the "server", or with each "client".
+        minimum: Updates that a round needs; with fewer, those that are missing are asked again.
+        deadline: Seconds after which a round ends without those that have not answered.
+        most_restarts: How often a client may lose its state before it is excluded.
+        by_samples: Whether a client that joins weighs as many as it has samples, and not 1.
+        state_memory: Bytes of client states beyond which the server keeps them on disk.
+        pause: Seconds before clients are asked again.
     """
 
-    problem: Problem
-    algorithm: Algorithm
-    penalty: Penalty
-    compressor: Compressor
     network: Network
     keeper: Literal["server", "client"] = "server"
     minimum: int = 1
     deadline: float = 600.0
-    most_epochs: int = 3
+    most_restarts: int = 3
     by_samples: bool = False
     state_memory: int = GIB
     pause: float = 2.0
+
+    def __call__(self, problem: Problem, rules: Rules) -> DeployedEngine:
+        """An engine for a problem."""
+        return DeployedEngine(problem, rules, self)
+
+
+@dataclass
+class DeployedEngine(Engine):
+    """Rounds over clients behind a network; see ``Deployment`` for its settings."""
+
+    problem: Problem
+    rules: Rules
+    settings: Deployment
     durable_rounds = True
     buffers: Tensor = field(init=False)
     run: str = field(init=False, default_factory=lambda: uuid.uuid4().hex)
 
     def __post_init__(self) -> None:
         self.buffers = self.problem.start_buffers
-        self.books = Books(dict(enumerate(self.problem.weights)), self.most_epochs)
+        self.network, self.keeper = self.settings.network, self.settings.keeper
+        weights = self.problem.weights
+        self.books = Books(dict(enumerate(weights)), self.settings.most_restarts)
+        algorithm = self.rules.algorithm
+        self._aggregation = aggregation_of(algorithm, weights, self.rules.aggregation)
+        self._relay, self._is_mixed = relay_of(algorithm), isinstance(algorithm, Mixed)
+        self._recalled = algorithm.recalled if isinstance(algorithm, Recalling) else frozenset()
         self._status = Status()
-        self._links = self.algorithm.links(len(self.problem.clients))
         self._open: dict[str, int] = {}
         self._begin(self.problem.start)
 
@@ -111,7 +126,7 @@ class DeployedEngine(Engine):
         self._round = _Round(t, {**sent, BUFFERS: self.buffers})
         updates = self._round.updates
         members = self.books.members
-        needed = len(members) if complete else min(self.minimum, len(members))
+        needed = len(members) if complete else min(self.settings.minimum, len(members))
 
         def ask() -> bool:
             self._ask([client for client in asked if client not in updates])
@@ -132,7 +147,7 @@ class DeployedEngine(Engine):
             raise
         seconds = time.monotonic() - started
         self._status.took(seconds, self._round.client_seconds, self._round.traffic)
-        mean, share = self._mean(sorted(updates))
+        mean, share = self._aggregate(sorted(updates))
         self._new_buffers = mean.pop(BUFFERS)
         return Collected(mean, share, self._round.traffic, self._round.prox_calls)
 
@@ -150,18 +165,18 @@ class DeployedEngine(Engine):
                 self._status.note(f"round {self._round.t}: client {client}: {refused}")
 
     def _message(self, client: int) -> Message:
-        books, sent, algorithm = self.books, own_rows(self._round.sent, client), self.algorithm
+        books, sent = self.books, own_rows(self._round.sent, client)
         message = partial(
-            Message, uuid.uuid4().hex, client, "train", self.run, books.epoch, self._round.t
+            Message, uuid.uuid4().hex, client, "train", self.run, books.generation, self._round.t
         )
         if self.keeper == "server":
             state = self.states.of(client)
-            request = algorithm.request(state, sent, compressed=self._is_compressed)
-            return message(packed({**request, BUFFERS: sent[BUFFERS]}))
+            needed = self._relay.ask(state, sent, compressed=self.rules.is_compressed)
+            return message(packed({**needed, BUFFERS: sent[BUFFERS]}))
         recalls = client in books.last_counted
         if client not in books.acks and sent.get("z") is not self.states.start:
             sent = {**sent, START: self.states.start}
-        hidden = algorithm.recalled if recalls else frozenset()
+        hidden = self._recalled if recalls else frozenset()
         return message(
             packed({name: entry for name, entry in sent.items() if name not in hidden}),
             keeps=True,
@@ -171,16 +186,18 @@ class DeployedEngine(Engine):
 
     def _refused(self, client: int, reply: Reply) -> str | None:
         """Why an update cannot count, if it cannot."""
-        epoch = self.books.epoch
+        generation = self.books.generation
         if client in self._round.updates:
             return "a second answer"
         if reply.kind == "mismatch" and self.keeper == "client":
-            self._status.note(f"client {client} and the server have lost each other: a new epoch")
-            self.books.blame(client, reply.epoch)
-            if self._links is not None and client not in self.books.members:
+            self._status.note(
+                f"client {client} and the server have lost each other: a new generation"
+            )
+            self.books.blame(client, reply.generation)
+            if self._is_mixed and client not in self.books.members:
                 raise FedcanonError(f"client {client} is {self.books.gone[client]}.")
             raise StartOverError(f"client {client} and the server have lost each other.")
-        if (reply.kind, reply.epoch, reply.round) != ("update", epoch, self._round.t):
+        if (reply.kind, reply.generation, reply.round) != ("update", generation, self._round.t):
             return "not of this round"
         if self.keeper == "client" and reply.base != self.books.acks.get(client):
             return "of another base"
@@ -190,13 +207,13 @@ class DeployedEngine(Engine):
 
     def _expected(self, client: int) -> State:
         """An update of the form that those of honest clients have."""
-        sent, idle = own_rows(self._round.sent, client), Idle(self.compressor)
-        state = self.algorithm.client_init(self.states.start)
+        sent, idle = own_rows(self._round.sent, client), IdleWork(self.rules.compressor)
+        state = self.rules.algorithm.client_init(self.states.start)
         if self.keeper == "server":
-            request = self.algorithm.request(state, sent, compressed=self._is_compressed)
-            answer = self.algorithm.respond(request, idle)
+            needed = self._relay.ask(state, sent, compressed=self.rules.is_compressed)
+            answer = self._relay.answer(needed, idle)
         else:
-            answer, _ = self.algorithm.local(state, sent, idle)
+            answer, _ = self.rules.algorithm.local(state, sent, idle)
         return {**answer, BUFFERS: sent[BUFFERS]}
 
     def _accept(self, client: int, reply: Reply) -> str | None:
@@ -205,9 +222,9 @@ class DeployedEngine(Engine):
         buffers, state = upload.pop(BUFFERS), None
         if self.keeper == "server":
             sent = own_rows(current.sent, client)
-            upload, state = self.algorithm.settle(self.states.of(client), sent, upload)
-        if exceeds(upload, self.compressor):
-            return "too large"
+            upload, state = self._relay.settle(self.states.of(client), sent, upload)
+        if exceeds(upload, self.rules.compressor.norm_bound):
+            return Fault.TOO_LARGE
         if state is not None:
             current.slots[client] = self.states.put(state)
         current.updates[client] = reply.update
@@ -217,19 +234,14 @@ class DeployedEngine(Engine):
         current.client_seconds = max(current.client_seconds, reply.seconds)
         return None
 
-    def _mean(self, counted: Sequence[int]) -> tuple[Vectors, float]:
-        """The weighted mean upload, or that of every node, and the share of the weight."""
-        weights, uploads = self.books.members, self._round.uploads
-        if self._links is not None:
-            return mixed(self._links, [uploads[client] for client in counted]), 1.0
-        total = TreeSum()
-        for client in counted:
-            weight = weights[client]
-            weighted = {name: weight * vector for name, vector in uploads[client].items()}
-            total.push(uploads[client] if weight == 1 else weighted)
-        taken = math.fsum(weights[client] for client in counted)
-        mean = {name: vector / taken for name, vector in total.total().items()}
-        return mean, taken / math.fsum(weights.values())
+    def _aggregate(self, counted: Sequence[int]) -> tuple[Vectors, float]:
+        """What the uploads of a round become, and their share of the weight."""
+        members = self.books.members
+        weights, parts = [members[client] for client in counted], Parts(self._aggregation)
+        for client, weight in zip(counted, weights, strict=True):
+            parts.push(self._round.uploads[client], weight)
+        share = math.fsum(weights) / math.fsum(members.values())
+        return self._aggregation.finish(parts.all(), weights), share
 
     def commit(self) -> None:
         self.buffers = self._new_buffers
@@ -243,14 +255,14 @@ class DeployedEngine(Engine):
         """Ask until it was enough; not for ever where all clients fail by errors of their own."""
         self._open, failed = {}, 0
         while True:
-            self._errors, self._waited_for = list[str](), 0
+            self._errors, self._waited_for = list[FedcanonError](), 0
             if ask():
                 return
             hopeless = not answers and len(self._errors) == self._waited_for > 0
             failed = failed + 1 if hopeless else 0
             if failed == ATTEMPTS:
-                raise FedcanonError(self._errors[-1])
-            time.sleep(self.pause)
+                raise self._errors[-1]
+            time.sleep(self.settings.pause)
 
     def _replies(self, messages: list[Message]) -> Iterator[tuple[int, Reply]]:
         """Send messages; the replies to open ones, each with the client that was asked.
@@ -262,7 +274,7 @@ class DeployedEngine(Engine):
         self._open |= {message.id: message.client for message in messages}
         waiting = {message.id for message in messages}
         self._waited_for += len(waiting)
-        end = time.monotonic() + self.deadline
+        end = time.monotonic() + self.settings.deadline
         while waiting and (left := end - time.monotonic()) > 0:
             replies = self.network.receive(left)
             if not replies:
@@ -274,7 +286,7 @@ class DeployedEngine(Engine):
                     self._status.note(f"a reply of client {reply.client} is late or doubled")
                 elif reply.kind in ("failure", "lost"):
                     if reply.kind == "failure":
-                        self._errors.append(reply.reason)
+                        self._errors.append(FedcanonError(reply.reason))
                     self._status.note(f"client {client}: {reply.reason}")
                 else:
                     yield client, reply
@@ -299,13 +311,14 @@ class DeployedEngine(Engine):
                     found[client] = answer
                     continue
                 self._status.note(f"client {client}: measures are {refused}")
-                if refused == NOT_FINITE:
-                    self._errors.append(f"the loss of client {client} is not finite: {DIVERGED}")
+                if refused is Fault.NOT_FINITE:
+                    said = f"the loss of client {client} is not finite: {DIVERGED}"
+                    self._errors.append(DivergenceError(said))
             return bool(found)
 
         self._repeat(ask, found)
         weights = {client: self.books.members[client] for client in sorted(found)}
-        taken, total = math.fsum(weights.values()), TreeSum()
+        taken, total = math.fsum(weights.values()), Tree()
         gradient = gradient and len(found) == len(self.books.members)  # ∇f is that of all of them
         for client, weight in weights.items():
             if gradient:
@@ -326,11 +339,7 @@ class DeployedEngine(Engine):
     def model_buffers(self) -> Tensor:
         return self.buffers.mean(0) if self.buffers.ndim == 2 else self.buffers
 
-    @property
-    def _is_compressed(self) -> bool:
-        return not isinstance(self.compressor, Identity)
-
-    # Members and epochs
+    # Members and restarts
 
     def regroup(self, server: State) -> State:
         members, present = self.books.members, self.network.present()
@@ -338,33 +347,38 @@ class DeployedEngine(Engine):
         joined = sorted(present.keys() - members.keys() - self.books.gone.keys())
         if not (left or joined):
             return server
-        if self._links is not None:
+        if self._is_mixed:
             raise FedcanonError(
-                f"{type(self.algorithm).__name__} needs the same clients always: begin a new run "
-                "with those that are there."
+                f"{type(self.rules.algorithm).__name__} needs the same clients always: begin a new "
+                "run with those that are there."
             )
         for client in left:
             self._status.note(f"client {client} has left for good")
             self.books.remove(client, "left")
         for client in joined:
             self._status.note(f"client {client} has joined")
-            members[client] = float(present[client].samples) if self.by_samples else 1.0
-        total = math.fsum(members.values())
-        if self.keeper == "server":
-            self.states.restrict(members)
-            states = [(members[c] / total, self.states.of(c)) for c in self.available()]
-            if (regrouped := self.algorithm.regrouped(server, states)) is not None:
-                return regrouped
-        raise StartOverError("clients have joined or left.")
+            members[client] = float(present[client].samples) if self.settings.by_samples else 1.0
+        averages = self.rules.algorithm.averages
+        if self.keeper == "client" or not averages:
+            raise StartOverError("clients have joined or left.")
+        self.states.restrict(members)
+        return {**server, **{ours: self._mean_of(theirs) for ours, theirs in averages.items()}}
 
-    def begin_epoch(self, z: Tensor) -> None:
-        self.books.begin_epoch()
+    def _mean_of(self, name: str) -> Tensor:
+        """Σ p_i of a vector of the clients' states, over all members."""
+        members = self.books.members
+        total = math.fsum(members.values())
+        weighted = (members[c] / total * self.states.of(c)[name] for c in self.available())
+        return sum(weighted, start=torch.zeros(()))
+
+    def start_over(self, z: Tensor) -> None:
+        self.books.begin_generation()
         self._begin(z)
 
     def _begin(self, z: Tensor) -> None:
-        """No client has a state yet; it will begin with the model z."""
+        """No client has a state yet; each will begin with the model z."""
         clients = len(self.books.members) if self.keeper == "server" else 0
-        self.states = KeptStates(self.algorithm, z, clients, self.state_memory)
+        self.states = KeptStates(self.rules.algorithm, z, clients, self.settings.state_memory)
 
     # What outlives the process
 
@@ -380,7 +394,7 @@ class DeployedEngine(Engine):
             "run": self.run,
             "books": self.books.state(),
             "buffers": self.buffers,
-            "epoch_start": self.states.start,
+            "generation_start": self.states.start,
             "clients": {str(c): part for c, part in self.states.parts().items()},
         }
 
@@ -390,7 +404,7 @@ class DeployedEngine(Engine):
         self.run = state["run"]
         self.books.load(state["books"])
         self.buffers = state["buffers"]
-        self._begin(state["epoch_start"])
+        self._begin(state["generation_start"])
         if self.keeper == "server":
             parts: dict[int, Part] = {int(c): part for c, part in state["clients"].items()}
             self.states.load(parts, len(self.books.members))

@@ -12,7 +12,7 @@ from fedcanon.algorithms import State
 from fedcanon.compression import Encoded, Lossless
 
 START = "start"
-"""The model at the beginning of the epoch, in a message to a client that has no state yet.
+"""The model at the beginning of the generation, in a message to a client that has no state yet.
 
 It is left out where it is the "z" of the broadcast.
 """
@@ -23,15 +23,15 @@ class Message:
     """The server's request to one client: to train in a round, or to evaluate a model.
 
     ``run`` names the run, under which a client that ``keeps`` its own state finds it. ``ack`` names
-    the client's last update that counted in this epoch. A client that ``recalls`` computes what is
-    missing in the broadcast itself.
+    the client's last update that counted in this generation. A client that ``recalls`` computes
+    what is missing in the broadcast itself.
     """
 
     id: str
     client: int
     kind: Literal["train", "evaluate"]
     run: str
-    epoch: int
+    generation: int
     round: int
     content: State
     keeps: bool = False
@@ -51,7 +51,7 @@ class Reply:
     answers: str
     client: int
     kind: Literal["update", "measures", "mismatch", "failure", "lost"]
-    epoch: int
+    generation: int
     round: int
     content: State = field(default_factory=dict)
     update: str = ""
@@ -93,13 +93,14 @@ class Network(Protocol):
         ...
 
 
-class Packed(Encoded):
+class LosslessVector(Encoded):
     """A vector as ``Lossless`` encodes it."""
 
 
 def packed(content: State) -> State:
     """The message with its vectors as they travel: by their entries other than 0 if shorter."""
+    lossless = Lossless()
     return {
-        name: Packed(Lossless().encode(entry), entry) if isinstance(entry, Tensor) else entry
-        for name, entry in content.items()
+        name: LosslessVector(lossless.encode(v), v) if isinstance(v, Tensor) else v
+        for name, v in content.items()
     }

@@ -19,15 +19,10 @@ HEIGHT = 4
 
 
 @dataclass(frozen=True)
-class StackedEncoded:
-    """What travels of the rows of a matrix, each of them encoded by itself."""
+class StackedEncoded(Encoded):
+    """The rows of a matrix, each encoded by itself; ``vector`` is the matrix of the receiver."""
 
     rows: list[Encoded]
-
-    @property
-    def vector(self) -> Tensor:
-        """The matrix that the receiver makes of it."""
-        return torch.stack([row.vector for row in self.rows])
 
 
 class StackedWork:
@@ -110,8 +105,9 @@ class StackedWork:
 
     def encode(self, u: Tensor) -> StackedEncoded:
         """Every row as it travels."""
-        rows = zip(self._clients, self._rows(u), strict=True)
-        return StackedEncoded([client.encode(row) for client, row in rows])
+        clients = zip(self._clients, self._rows(u), strict=True)
+        rows = [client.encode(row) for client, row in clients]
+        return StackedEncoded({}, torch.stack([row.vector for row in rows]), rows)
 
     def _rows(self, x: Tensor) -> Iterator[Tensor]:
         """The row of each client; a vector is the same for all."""
@@ -137,7 +133,7 @@ def _stacked(entries: Sequence[object], dtype: torch.dtype) -> object:
 
 def as_rows(entry: object, count: int) -> Tensor:
     """The vectors that the receiver makes of an entry, one for each of so many clients."""
-    vector = entry.vector if isinstance(entry, StackedEncoded) else entry
+    vector = entry.vector if isinstance(entry, Encoded) else entry
     assert isinstance(vector, Tensor)
     return vector if vector.ndim == 2 else vector.expand(count, -1)
 

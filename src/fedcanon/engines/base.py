@@ -1,24 +1,47 @@
-"""The contract of an engine."""
+"""The contract of an engine, and the rules of a round that every engine follows."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
 from torch import Tensor
 
 from fedcanon.algorithms import Algorithm, State
-from fedcanon.engines.messages import Traffic
-from fedcanon.errors import FedcanonError
+from fedcanon.compression import Compressor, Identity
+from fedcanon.engines.aggregation import Aggregation
+from fedcanon.engines.traffic import Traffic
+from fedcanon.objectives import Problem
 from fedcanon.penalties import Penalty
 
 
 @dataclass(frozen=True)
+class Rules:
+    """What every client does, in all rounds.
+
+    ``batch_size`` None stands for all samples of a client, ``aggregation`` None for what the
+    algorithm asks for: the weighted mean, or one mean for each node of a network.
+    """
+
+    algorithm: Algorithm
+    penalty: Penalty
+    batch_size: int | None = None
+    seed: int = 0
+    compressor: Compressor = field(default_factory=Identity)
+    aggregation: Aggregation | None = None
+
+    @property
+    def is_compressed(self) -> bool:
+        """Whether uploads are altered on their way."""
+        return not isinstance(self.compressor, Identity)
+
+
+@dataclass(frozen=True)
 class Collected:
-    """One round of the clients: the weighted mean upload, their share of the weight, the cost."""
+    """One round of the clients: the aggregated upload, their share of the weight, the cost."""
 
     mean: State
     share: float
@@ -36,22 +59,11 @@ class Evaluation:
     test: dict[str, float]
 
 
-class StartOverError(FedcanonError):
-    """The states of clients and server do not belong together any more.
-
-    The server must begin anew from its model, by ``server_init``; the clients will too.
-    """
-
-
-class RegroupError(FedcanonError):
-    """Clients have left while a round waited for them: it must be begun anew without them."""
-
-
 class Engine(ABC):
     """Runs the client side of an algorithm: it moves messages and knows where clients are."""
 
-    algorithm: Algorithm
-    penalty: Penalty
+    problem: Problem
+    rules: Rules
 
     durable_rounds: ClassVar[bool] = False
     """Whether a round must be on disk before the next one begins."""
@@ -64,7 +76,7 @@ class Engine(ABC):
     def collect(
         self, t: int, participants: Sequence[int], sent: State, *, complete: bool = False
     ) -> Collected:
-        """Run round ``t`` on the participants and average their uploads.
+        """Run round ``t`` on the participants and aggregate their uploads.
 
         A ``complete`` round needs all clients, where others may do without those that do not
         answer. Nothing changes before ``commit``: a round that fails leaves everything as it was.
@@ -78,7 +90,7 @@ class Engine(ABC):
         """The server's state once clients have joined or left for good since the last round."""
         return server
 
-    def begin_epoch(self, z: Tensor) -> None:
+    def start_over(self, z: Tensor) -> None:
         """After a ``StartOverError``: no client has a state any more, and ``z`` is the start."""
         raise NotImplementedError
 
@@ -92,7 +104,7 @@ class Engine(ABC):
         """The normalisation statistics of the model, averaged over nodes where each has its own."""
 
     def keep_in(self, folder: Path) -> None:  # noqa: B027  # most keep nothing there
-        """The run is kept in this folder: what is to be seen from outside goes there."""
+        """Use the run's folder for what is to be seen from outside."""
 
     @abstractmethod
     def state(self) -> State:
@@ -103,4 +115,8 @@ class Engine(ABC):
         """Go on from a state."""
 
     def close(self) -> None:  # noqa: B027  # some have nothing to close
-        """End what was started; the next round starts it again."""
+        """End the processes that were started; the next round starts them again."""
+
+
+MakeEngine = Callable[[Problem, Rules], Engine]
+"""A recipe for an engine, such as ``Local(workers=2)``: it says where clients are and run."""

@@ -16,21 +16,23 @@ from flwr.serverapp import Grid, ServerApp
 
 from fedcanon.data import Dataset, Split
 from fedcanon.data.own.arrays import numbers
-from fedcanon.deployment import Ledger, Participant
-from fedcanon.engines.flower import GridNetwork
-from fedcanon.engines.flower import client_app as app_of
+from fedcanon.deployment.configured import deployment_on, vector_sizes
+from fedcanon.deployment.flower.client import answering_app
+from fedcanon.deployment.flower.grid import GridNetwork
+from fedcanon.deployment.ledger import Ledger, own_secret
+from fedcanon.deployment.participant import Participant
 from fedcanon.errors import FedcanonError
 from fedcanon.objectives import DataSummary, Problem
 from fedcanon.objectives.problem import no_test
 from fedcanon.objectives.remote import Remote
-from fedcanon.runs.build import AUTO, assemble, check_names, make_rules, problem_on, spread
+from fedcanon.runs.build import assemble, check_names, make_rules, problem_on, spread
 from fedcanon.runs.config import CLIENTS_OWN, DEPLOYED, Config, changed, load_config
-from fedcanon.runs.engine import deployed_engine, vector_sizes
 from fedcanon.runs.federation import Federation
 from fedcanon.runs.folder import RunFolder
 from fedcanon.runs.measures import Record
 from fedcanon.runs.named import make_compressor, make_dataset
 from fedcanon.runs.observers import Observer
+from fedcanon.runs.steps import AUTO
 from fedcanon.runs.training import resume_with, train_in
 
 CONFIG = "run.toml"
@@ -66,7 +68,7 @@ def server_app(folder: Path) -> ServerApp:
 
 def client_app(folder: Path, load: Load) -> ClientApp:
     """A client of the app in a folder, with its own data."""
-    return app_of(partial(_participant, folder, load))
+    return answering_app(partial(_participant, folder, load))
 
 
 def part_of_dataset(folder: Path, client: int) -> ClientData:
@@ -163,7 +165,7 @@ def _federation(
         no_test,
         DataSummary(CLIENTS_OWN, shape, classes, [], samples),
     )
-    return assemble(config, problem, partial(deployed_engine, config, network))
+    return assemble(config, problem, deployment_on(network, config))
 
 
 def _tell_who_is_missing(missing: set[int]) -> None:
@@ -178,13 +180,15 @@ def _participant(folder: Path, load: Load, context: Context) -> Participant:
     dataset = _checked(config, load(client, node), client)
     problem = problem_on(config, dataset, [torch.arange(len(dataset.train))])
     kept = node.get("state")
+    states = None if kept is None else Path(str(kept))
     return Participant(
         client,
         make_rules(config, problem.layout),
         problem.clients[0],
         problem.test if len(dataset.test) else no_test,
         len(dataset.test),
-        None if kept is None else partial(Ledger.on_disk, Path(str(kept)), client),
+        None if states is None else partial(Ledger.on_disk, states, client),
+        None if states is None else own_secret(states),
     )
 
 

@@ -13,8 +13,8 @@ from flwr.app import RecordDict
 from flwr.serverapp import Grid
 
 from fedcanon.compression import Compressor
-from fedcanon.deployment.messages import Message, Presence, Reply
-from fedcanon.engines.flower.wire import to_presence, to_records, to_reply
+from fedcanon.deployment.flower.wire import to_presence, to_records, to_reply
+from fedcanon.deployment.protocol import Message, Presence, Reply
 from fedcanon.errors import FedcanonError
 
 _log = logging.getLogger(__name__)
@@ -143,7 +143,7 @@ class GridNetwork:
 
     def _reply(self, message: Message, answer: Letter) -> Reply:
         """What a client has answered to this message, or why there is no answer."""
-        lost = Reply(message.id, message.client, "lost", message.epoch, message.round)
+        lost = Reply(message.id, message.client, "lost", message.generation, message.round)
         if answer.has_error():
             return replace(lost, reason=f"Flower: {answer.error.reason}")
         try:

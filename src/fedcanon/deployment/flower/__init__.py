@@ -1,0 +1,14 @@
+"""Flower: the apps of a deployment, its network, and its simulation runtime."""
+
+from fedcanon.deployment.flower.apps import ClientData, client_app, part_of_dataset, server_app
+from fedcanon.deployment.flower.grid import GridNetwork
+from fedcanon.deployment.flower.simulation import FlowerSimulation
+
+__all__ = [
+    "ClientData",
+    "FlowerSimulation",
+    "GridNetwork",
+    "client_app",
+    "part_of_dataset",
+    "server_app",
+]

@@ -1,0 +1,217 @@
+"""What processes are asked to do: train some clients of a round, or measure some clients' losses.
+
+Positions among the participants are the leaves of a binary tree. A task is a complete subtree of
+it, so its uploads can be merged where they are made and the result has the same bits as elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fedcanon.algorithms import State
+from fedcanon.compression import decoded
+from fedcanon.engines.aggregation import Aggregation, Parts
+from fedcanon.engines.base import Rules
+from fedcanon.engines.client import (
+    BUFFERS,
+    client_work,
+    leaving,
+    naming_errors,
+    refuse_divergence,
+    working,
+)
+from fedcanon.engines.stacked_work import HEIGHT, StackedWork, as_rows, stack, unstack
+from fedcanon.engines.store import States
+from fedcanon.engines.summation import Tree, Vectors
+from fedcanon.engines.traffic import Traffic, own_rows
+from fedcanon.engines.work import CountedProx
+from fedcanon.objectives import ModuleClients, Problem
+from fedcanon.objectives.stacked import StackedModule
+
+
+@dataclass(frozen=True)
+class WorkerSetup:
+    """All that a process needs to work for clients, and that stays the same in all rounds.
+
+    ``vectorised`` says that clients take their local steps together.
+    """
+
+    problem: Problem
+    rules: Rules
+    aggregation: Aggregation
+    store: States
+    vectorised: bool = False
+
+
+class Participation(NamedTuple):
+    """One client in a round: the slots of its old and its new state, and whether it recalls.
+
+    A client that ``recalls`` was in the round before and computes a part of the broadcast itself.
+    """
+
+    client: int
+    old: int | None
+    new: int
+    recalls: bool
+
+
+@dataclass(frozen=True)
+class Broadcast:
+    """What all participants of round ``t`` are sent; ``recalled`` they may have computed before."""
+
+    t: int
+    sent: State
+    recalled: State
+
+    @property
+    def short(self) -> State:
+        """The message to a client that computes the rest itself."""
+        return {name: entry for name, entry in self.sent.items() if name not in self.recalled}
+
+
+@dataclass
+class TrainingResult:
+    """The uploads of some clients, merged if the rule streams, and what they cost."""
+
+    parts: list[Vectors]
+    traffic: Traffic
+    prox_calls: int
+
+
+def train(
+    setup: WorkerSetup, broadcast: Broadcast, clients: Sequence[Participation]
+) -> TrainingResult:
+    """Run the clients of a complete subtree."""
+    traffic, prox, parts = Traffic(), CountedProx(setup.rules.penalty), Parts(setup.aggregation)
+    if setup.vectorised:
+        for first in range(0, len(clients), 1 << HEIGHT):
+            group = clients[first : first + (1 << HEIGHT)]
+            uploads = _train_together(setup, broadcast, group, prox, traffic)
+            parts.push_rows(uploads, [setup.problem.weights[one.client] for one in group])
+    else:
+        for one in clients:
+            upload = _train_one(setup, broadcast, one, prox, traffic)
+            parts.push(upload, setup.problem.weights[one.client])
+    return TrainingResult(parts.all(), traffic, prox.calls)
+
+
+def _train_one(
+    setup: WorkerSetup, broadcast: Broadcast, one: Participation, prox: CountedProx, cost: Traffic
+) -> Vectors:
+    """One client's upload; its new state goes to the store."""
+    t, client, problem, rules = broadcast.t, one.client, setup.problem, setup.rules
+    copies = setup.aggregation.copies(client)
+    message = own_rows(broadcast.short if one.recalls else broadcast.sent, client)
+    cost.down(message, copies)
+    objective = problem.clients[client]
+    received = _received(broadcast, one, message, problem.start.device)
+    with working(rules, objective, t, client, received, prox) as work:
+        upload, state = rules.algorithm.local(_state(setup, one), received, work)
+        refuse_divergence(upload, t, client)
+        setup.store.write(one.new, state)
+        upload = leaving(rules, {**upload, BUFFERS: objective.buffers.clone()}, work)
+    cost.up(upload, copies)
+    return decoded(upload)
+
+
+def _train_together(
+    setup: WorkerSetup,
+    broadcast: Broadcast,
+    group: Sequence[Participation],
+    prox: CountedProx,
+    cost: Traffic,
+) -> Vectors:
+    """The uploads of several clients at once, as the rows of matrices; see ``StackedWork``."""
+    t, problem, rules = broadcast.t, setup.problem, setup.rules
+    members = [one.client for one in group]
+    assert isinstance(problem.clients, ModuleClients)
+    dtype, device = problem.start.dtype, problem.start.device
+    with naming_errors(f"clients {members[0]} to {members[-1]} failed in round {t}"):
+        messages = {True: broadcast.short, False: broadcast.sent}
+        for one in group:
+            cost.down(messages[one.recalls])
+        own = {
+            one.recalls: _received(broadcast, one, messages[one.recalls], device) for one in group
+        }
+        received = stack([own[one.recalls] for one in group], dtype)
+        states = stack([_state(setup, one) for one in group], dtype)
+        work = [client_work(rules, problem.clients[c], t, c, prox) for c in members]
+        together = StackedWork(StackedModule(problem.clients, members), work)
+        uploads, states = rules.algorithm.local(states, received, together)
+        uploads = leaving(rules, uploads, together)
+        for one, state in zip(group, unstack(states, len(group)), strict=True):
+            setup.store.write(one.new, state)
+    for upload in unstack(uploads, len(group)):
+        cost.up(upload)
+    rows = {name: as_rows(entry, len(group)) for name, entry in uploads.items()}
+    if not all(bool(matrix.sum().isfinite()) for matrix in rows.values()):
+        for k, client in enumerate(members):
+            refuse_divergence({name: matrix[k] for name, matrix in rows.items()}, t, client)
+    # Models that can be stacked have no statistics.
+    return {**rows, BUFFERS: problem.start_buffers.expand(len(group), -1)}
+
+
+def _received(
+    broadcast: Broadcast, one: Participation, message: State, device: torch.device
+) -> State:
+    """The message, completed by what the client computes itself."""
+    received = {**message, **broadcast.recalled} if one.recalls else message
+    return on_device(received, device)
+
+
+def _state(setup: WorkerSetup, one: Participation) -> State:
+    start = setup.problem.start
+    if one.old is None:
+        return setup.rules.algorithm.client_init(start)
+    return on_device(setup.store.read(one.old), start.device)
+
+
+def on_device(state: State, device: torch.device) -> State:
+    """The state with its vectors on a device; the same ones where they are there already."""
+    return {k: v.to(device) if isinstance(v, Tensor) else v for k, v in state.items()}
+
+
+@dataclass(frozen=True)
+class EvaluationRequest:
+    """What is asked of the model ``z``: losses, and the gradient too if ``gradient`` is set."""
+
+    z: Tensor
+    buffers: Tensor
+    gradient: bool
+
+
+@dataclass
+class EvaluationResult:
+    """Losses of some clients and the sum of their weighted gradients, or measures on test data."""
+
+    losses: list[float] = field(default_factory=list)
+    gradient: Vectors = field(default_factory=dict)
+    test: dict[str, float] = field(default_factory=dict)
+
+
+def evaluate(
+    setup: WorkerSetup, request: EvaluationRequest, clients: range | None
+) -> EvaluationResult:
+    """Measure the losses of a complete subtree of clients; of None, the test data."""
+    problem, z = setup.problem, request.z.to(setup.problem.start.device)
+    problem.buffers.copy_(request.buffers)
+    if clients is None:
+        with naming_errors("the test of the model failed"):
+            return EvaluationResult(test=problem.test(z))
+    found, total = EvaluationResult(), Tree()
+    for client in clients:
+        with naming_errors(f"the loss of client {client} could not be computed"):
+            objective = problem.clients[client]
+            if not request.gradient:
+                found.losses.append(objective.value(z))
+                continue
+            loss, gradient = objective.value_and_gradient(z)
+            found.losses.append(loss)
+            total.push({"gradient": problem.weights[client] / problem.total_weight * gradient})
+    found.gradient = total.total() if request.gradient else {}
+    return found
