@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedcanon import FedCanon, FedcanonError, FedCanonPlus, Federation
-from fedcanon.algorithms import ALGORITHMS
+from fedcanon.algorithms import ALGORITHMS, FedADMM, FedDR, FedDyn, Scaffold
 from fedcanon.compression import Clip, Quantise, TopK, decoded
 from fedcanon.deployment import Ledger
 from fedcanon.deployment.server import ATTEMPTS
@@ -252,7 +252,11 @@ def test_what_is_longer_than_the_limit_is_refused(keeper):
 
 
 @pytest.mark.parametrize("keeper", KEEPERS)
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    "method",
+    [*METHODS, Scaffold(0.05, 3), FedDyn(0.1, 3), FedDR(0.1, 3), FedADMM(0.1, 3)],
+    ids=lambda method: type(method).__name__,
+)
 def test_clients_join_and_leave_for_good(keeper, method, tmp_path):
     there = world(keeper, method)
     there.federation.engine.keep_in(tmp_path)

@@ -252,7 +252,7 @@ def test_ctrl_c_ends_a_run_with_a_checkpoint_and_leaves_no_process(tmp_path):
     process, workers = started(tmp_path)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=30)
-    assert process.returncode == 2
+    assert process.returncode == 130
     assert "fedcanon resume" in errors
     require_gone(workers)
     assert list(tmp_path.glob("*/checkpoints/*"))
