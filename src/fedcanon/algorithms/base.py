@@ -193,6 +193,11 @@ def step_rules(L: float, local_steps: int, **automatic: float) -> StepRules:
     return StepRules(automatic, limits)
 
 
+def local_prox_rules(L: float, rho: float, local_steps: int) -> StepRules:
+    """Rules of methods whose K local steps have the domain 1/ρ of the prox between them."""
+    return step_rules(L, local_steps, beta=safe_step(L, rho) / local_steps)
+
+
 def safe_step(L: float, rho: float) -> float:
     """1/L, but at most half the domain 1/ρ of the prox."""
     return min(1 / L, 0.5 / rho) if rho else 1 / L

@@ -9,15 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedcanon.algorithms.base import (
-    Algorithm,
-    Prox,
-    State,
-    StepRules,
-    Work,
-    safe_step,
-    step_rules,
-)
+from fedcanon.algorithms.base import Algorithm, Prox, State, StepRules, Work, local_prox_rules
 from fedcanon.algorithms.schedules import Step, at, require_step
 from fedcanon.errors import FedcanonError
 
@@ -70,7 +62,7 @@ class FedDA(Algorithm):
         return max(E, last_local)
 
     def theory(self, L: float, rho: float) -> StepRules:
-        return step_rules(L, self.local_steps, beta=safe_step(L, rho) / self.local_steps)
+        return local_prox_rules(L, rho, self.local_steps)
 
 
 @dataclass(frozen=True)

@@ -7,15 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from fedcanon.algorithms.base import (
-    Algorithm,
-    Prox,
-    State,
-    StepRules,
-    Work,
-    safe_step,
-    step_rules,
-)
+from fedcanon.algorithms.base import Algorithm, Prox, State, StepRules, Work, local_prox_rules
 from fedcanon.algorithms.schedules import Step, at
 
 
@@ -68,4 +60,4 @@ class FedMiD(Algorithm):
         return max([*local, *(self._tau(t) for t in range(rounds))])
 
     def theory(self, L: float, rho: float) -> StepRules:
-        return step_rules(L, self.local_steps, beta=safe_step(L, rho) / self.local_steps)
+        return local_prox_rules(L, rho, self.local_steps)

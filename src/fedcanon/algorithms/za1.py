@@ -8,15 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedcanon.algorithms.base import (
-    Algorithm,
-    Prox,
-    State,
-    StepRules,
-    Work,
-    safe_step,
-    step_rules,
-)
+from fedcanon.algorithms.base import Algorithm, Prox, State, StepRules, Work, local_prox_rules
 from fedcanon.algorithms.schedules import require_step
 
 
@@ -78,4 +70,4 @@ class ZA1(Algorithm):
         return self.beta * self.local_steps * max(1.0, self.server_step)
 
     def theory(self, L: float, rho: float) -> StepRules:
-        return step_rules(L, self.local_steps, beta=safe_step(L, rho) / self.local_steps)
+        return local_prox_rules(L, rho, self.local_steps)

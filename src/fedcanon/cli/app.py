@@ -12,8 +12,8 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from fedcanon import __version__
 from fedcanon.errors import FedcanonError, RunStoppedError
+from fedcanon.version import __version__
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -15,9 +15,9 @@ from fedcanon.data.partition.skew import label_counts, label_skew, size_skew
 from fedcanon.errors import FedcanonError
 from fedcanon.randomness import Purpose, generator
 from fedcanon.report.partition import client_table, plot_partition
-from fedcanon.report.plots import check_writable, save
 from fedcanon.runs.config import load_config
 from fedcanon.runs.named import make_dataset
+from fedcanon.runs.plots import check_writable, save
 
 
 @app.command()

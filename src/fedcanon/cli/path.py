@@ -12,8 +12,8 @@ from rich.table import Table
 from fedcanon.cli.app import ConfigFile, Settings, app, console
 from fedcanon.cli.progress import progress_bar
 from fedcanon.errors import FedcanonError
-from fedcanon.report.plots import check_writable, save
 from fedcanon.runs.config import load_config
+from fedcanon.runs.plots import check_writable, save
 from fedcanon.search.folder import default_path
 from fedcanon.search.kappas import parse_kappas
 from fedcanon.search.path import FollowedPath, PathSearch, follow

@@ -16,7 +16,7 @@ from rich.table import Table
 from fedcanon.cli.app import ConfigFile, Settings, app, console
 from fedcanon.engines.processes import cores
 from fedcanon.errors import FedcanonError
-from fedcanon.report.plots import save
+from fedcanon.runs.plots import save
 from fedcanon.search.folder import default_path
 from fedcanon.search.goal import Goal
 from fedcanon.search.space import Sampler, Space, parse_space
@@ -73,7 +73,7 @@ def sweep(
     # Optuna takes a second to import, which other commands do not need.
     from fedcanon.search.sweep import Sweep, run_sweep
     from fedcanon.search.sweep_picture import plot_sweep
-    from fedcanon.search.trials import State
+    from fedcanon.search.trials import TrialStatus
 
     space = parse_space(over or [])
     if not (space.axes or space.seeds):
@@ -88,7 +88,7 @@ def sweep(
     console.print(f"[bold]{escape(_headline(asked))}[/]", highlight=False)
     with _bar(asked) as watch:
         found = run_sweep(asked, path, workers or cores(), watch)
-    failed = [trial for trial in found if trial.state is State.failed]
+    failed = [trial for trial in found if trial.state is TrialStatus.failed]
     ranked = _ranked(asked, found)
     if failed:
         first = f"{len(failed)} of {len(found)} trials failed; trial {failed[0].number}:"

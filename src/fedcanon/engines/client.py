@@ -5,7 +5,6 @@ from __future__ import annotations
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 
 from torch import Tensor
 
@@ -21,7 +20,7 @@ from fedcanon.errors import (
     is_out_of_memory,
 )
 from fedcanon.objectives import Objective
-from fedcanon.randomness import generator, module_draws
+from fedcanon.randomness import module_draws
 
 BUFFERS = "buffers"
 """The name under which normalisation statistics travel."""
@@ -37,29 +36,14 @@ def working(
     prox: CountedProx,
     secret: int | None = None,
 ) -> Iterator[ClientWork]:
-    """What client ``client`` can do in round ``t``, begun with the statistics it received."""
+    """The work of a client in round ``t``, begun with the statistics that it received.
+
+    See ``ClientWork`` for the arguments. An unexpected error is named after client and round.
+    """
     with naming_errors(f"client {client} failed in round {t}"):
         objective.buffers.copy_(received[BUFFERS])
         with module_draws(rules.seed, t, client):
-            yield client_work(rules, objective, t, client, prox, secret)
-
-
-def client_work(
-    rules: Rules,
-    objective: Objective,
-    t: int,
-    client: int,
-    prox: CountedProx,
-    secret: int | None = None,
-) -> ClientWork:
-    """The means of one client in one round.
-
-    Batches are drawn from the run's seed. What alters an upload is drawn from the client's own
-    ``secret`` where it has one, which no server knows.
-    """
-    draws = partial(generator, rules.seed, t=t, client=client)
-    hidden = draws if secret is None else partial(generator, secret, t=t, client=client)
-    return ClientWork(objective, prox, rules.batch_size, rules.compressor, draws, hidden)
+            yield ClientWork(rules, objective, prox, t, client, secret)
 
 
 def leaving(rules: Rules, upload: State, work: Work) -> State:

@@ -19,7 +19,6 @@ from fedcanon.engines.aggregation import Aggregation, Parts
 from fedcanon.engines.base import Rules
 from fedcanon.engines.client import (
     BUFFERS,
-    client_work,
     leaving,
     naming_errors,
     refuse_divergence,
@@ -29,7 +28,7 @@ from fedcanon.engines.stacked_work import HEIGHT, StackedWork, as_rows, stack, u
 from fedcanon.engines.store import States
 from fedcanon.engines.summation import Tree, Vectors
 from fedcanon.engines.traffic import Traffic, own_rows
-from fedcanon.engines.work import CountedProx
+from fedcanon.engines.work import ClientWork, CountedProx
 from fedcanon.objectives import ModuleClients, Problem
 from fedcanon.objectives.stacked import StackedModule
 
@@ -140,7 +139,7 @@ def _train_together(
         }
         received = stack([own[one.recalls] for one in group], dtype)
         states = stack([_state(setup, one) for one in group], dtype)
-        work = [client_work(rules, problem.clients[c], t, c, prox) for c in members]
+        work = [ClientWork(rules, problem.clients[c], prox, t, c) for c in members]
         together = StackedWork(StackedModule(problem.clients, members), work)
         uploads, states = rules.algorithm.local(states, received, together)
         uploads = leaving(rules, uploads, together)

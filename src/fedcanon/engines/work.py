@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedcanon.compression import Compressor, Encoded
+from fedcanon.engines.base import Rules
 from fedcanon.errors import DivergenceError, FedcanonError
 from fedcanon.objectives import Objective
 from fedcanon.penalties import Penalty
-from fedcanon.randomness import Purpose
+from fedcanon.randomness import Purpose, generator
 
 MOST_STEPS = 100_000
 """Gradient steps after which a subproblem that is to be solved to a tolerance is given up."""
@@ -96,17 +97,22 @@ class ClientWork:
 
     def __init__(
         self,
+        rules: Rules,
         objective: Objective,
         prox: CountedProx,
-        batch_size: int | None,
-        compressor: Compressor,
-        draws: Callable[[Purpose], np.random.Generator],
-        hidden_draws: Callable[[Purpose], np.random.Generator] | None = None,
+        t: int,
+        client: int,
+        secret: int | None = None,
     ) -> None:
-        self._objective, self._compressor = objective, compressor
-        self._hidden_draws = hidden_draws or draws
-        self.batches = Batches(objective.samples, batch_size, draws(Purpose.BATCHES))
-        self.prox = prox
+        """Begin the work of client ``client`` in round ``t``.
+
+        Batches are drawn from the run's seed. What alters an upload is drawn from the client's own
+        ``secret`` where it has one, which no server knows.
+        """
+        self._objective, self._compressor, self.prox = objective, rules.compressor, prox
+        order = generator(rules.seed, Purpose.BATCHES, t, client)
+        self.batches = Batches(objective.samples, rules.batch_size, order)
+        self._draw = rules.seed if secret is None else secret, Purpose.ENCODING, t, client
 
     def gradient(self, x: Tensor) -> Tensor:
         """g_i(x) on a fresh mini-batch; valid until the next call."""
@@ -171,7 +177,7 @@ class ClientWork:
 
     @cached_property
     def _encoding(self) -> np.random.Generator:
-        return self._hidden_draws(Purpose.ENCODING)
+        return generator(*self._draw)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from fedcanon.algorithms import (
 )
 from fedcanon.paper.outcome import Claim, Outcome, Table
 from fedcanon.paper.scales import Scale
-from fedcanon.paper.trials import Bench
+from fedcanon.paper.trials import Trainer
 from fedcanon.randomness import Purpose, generator
 from fedcanon.runs.build import build_problem
 from fedcanon.runs.config import load_config
@@ -31,9 +31,9 @@ from fedcanon.runs.named import make_penalty
 CLIENTS, SAMPLED, LOCAL_STEPS, ROUNDS = 10, 3, 5, 8
 
 
-def run(scale: Scale, bench: Bench) -> Iterator[Outcome]:
+def run(scale: Scale, trainer: Trainer) -> Iterator[Outcome]:
     """Count for every composite method; the same at every scale."""
-    with bench.watch.steps("every composite method", len(methods())) as done:
+    with trainer.watch.steps("every composite method", len(methods())) as done:
         found = []
         for cost in costs():
             found.append(cost)

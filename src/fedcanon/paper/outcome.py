@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from matplotlib.figure import Figure
 
-from fedcanon import __version__
 from fedcanon.errors import FedcanonError
 from fedcanon.paper.scales import Scale
-from fedcanon.report.plots import save
+from fedcanon.runs.plots import save
+from fedcanon.version import __version__
 
 Cells = tuple[str, ...]
 

@@ -52,8 +52,8 @@ class Training:
 
 
 @dataclass(frozen=True)
-class Bench:
-    """Where an item works: the folder of its runs, and who watches."""
+class Trainer:
+    """Trains the runs of an item: in which folder they are kept, and who watches."""
 
     folder: Path
     watch: Watch = field(default_factory=Watch)

@@ -21,7 +21,7 @@ from fedcanon.runs.measures import measure
 from fedcanon.search.folder import Question, opened
 from fedcanon.search.goal import Goal
 from fedcanon.search.space import SEED, Sampler, Space
-from fedcanon.search.trials import Outcome, State, Trial, Trials
+from fedcanon.search.trials import Outcome, Trial, Trials, TrialStatus
 from fedcanon.search.workers import run_once, worker_processes
 
 
@@ -144,7 +144,9 @@ def run_path(folder: Path, trial: Trial, seed: int) -> Path:
 def _go_on(sweep: Sweep, folder: Path, trials: Trials, workers: int, watch: Watch) -> None:
     """Keep all workers busy until every trial has ended."""
     begun = trials.all()
-    waiting = deque((t, seed) for t in begun if t.state is State.running for seed in sweep.seeds)
+    waiting = deque(
+        (t, seed) for t in begun if t.state is TrialStatus.running for seed in sweep.seeds
+    )
     done = (len(begun) - len(waiting) // len(sweep.seeds)) * len(sweep.seeds)
     _refuse_runs_of_others([run_path(folder, *run) for run in waiting])
     going: dict[Future[float], tuple[Trial, int]] = {}

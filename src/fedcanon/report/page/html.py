@@ -18,8 +18,8 @@ from fedcanon.report.page.curves import panels
 from fedcanon.report.page.groups import grouped
 from fedcanon.report.page.layers import layers
 from fedcanon.report.page.reading import Run, read_run
-from fedcanon.report.plots import COLOURS
 from fedcanon.runs.folder import RunFolder
+from fedcanon.runs.plots import COLOURS
 
 DARK_COLOURS = (
     "#748ffc", "#ff922b", "#51cf66", "#f06595", "#22b8cf", "#ffd43b", "#b197fc", "#adb5bd",

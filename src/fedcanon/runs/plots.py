@@ -11,7 +11,7 @@ from matplotlib.backend_bases import FigureCanvasBase
 from matplotlib.figure import Figure
 
 from fedcanon.errors import FedcanonError
-from fedcanon.runs import Record
+from fedcanon.runs.measures import Record
 
 PANELS = {
     "objective": "objective f + h",
