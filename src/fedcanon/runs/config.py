@@ -36,6 +36,7 @@ CLIENTS_OWN = "the clients' own data"
 DEFAULT_ALGORITHM: Table = {"name": "fedcanon+", "alpha": 1.0, "beta": 0.1, "local_steps": 10}
 DEFAULT_PENALTY: Table = {"name": "mcp", "kappa": 1.5e-3}
 DEFAULT_LOSS: Table = {"name": "cross_entropy"}
+_DEFAULTS = {"algorithm": DEFAULT_ALGORITHM, "penalty": DEFAULT_PENALTY, "loss": DEFAULT_LOSS}
 
 
 class Section(BaseModel):
@@ -212,7 +213,7 @@ def _read(path: Path) -> Table:
 
 
 def _completed(table: Table) -> Config:
-    for name, default in (("algorithm", DEFAULT_ALGORITHM), ("penalty", DEFAULT_PENALTY)):
+    for name, default in _DEFAULTS.items():
         given = table.get(name, {})
         # A method or penalty that is named starts from its own defaults, not the default run's.
         if isinstance(given, dict) and not given.keys() & {"name", "layers"}:

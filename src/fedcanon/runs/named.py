@@ -108,6 +108,14 @@ def make_loss(table: Table) -> Loss:
     return _make("loss", LOSSES, table, object)
 
 
+def find(name: str, registry: Mapping[str, T], noun: str) -> T:
+    """The entry of a registry under this name, or a part of the user's own, package.module:Name."""
+    if name not in registry and not is_own(name):
+        raise FedcanonError(unknown_name(noun, name, registry))
+    found: T = registry[name] if name in registry else imported(name, noun)
+    return found
+
+
 def _make(
     kind: str,
     registry: Mapping[str, Callable[..., T]],
@@ -115,18 +123,12 @@ def _make(
     expected: type,
     noun: str | None = None,
 ) -> T:
-    """What the entry ``table["name"]`` of a registry makes of the table's other keys.
-
-    A name that is not in the registry may be package.module:Name, a class or function of the
-    user's own that makes something of the ``expected`` type.
-    """
+    """Something of the ``expected`` type, made from a table's name and its other keys."""
     noun = noun or kind
     if "name" not in table:
         raise FedcanonError(f"{kind} needs the name of a {noun}: one of {', '.join(registry)}.")
     name = str(table["name"])
-    if name not in registry and not is_own(name):
-        raise FedcanonError(unknown_name(noun, name, registry))
-    entry: Callable[..., T] = registry[name] if name in registry else imported(name, noun)
+    entry = find(name, registry, noun)
     parameters = inspect.signature(entry).parameters
     # The fields of a dataclass are annotated in its body, other parameters where they stand.
     hints = get_type_hints(entry.__init__ if _is_plain_class(entry) else entry)
@@ -152,8 +154,8 @@ def _make(
     made = entry(**values)
     if not isinstance(made, expected):
         raise FedcanonError(
-            f"{name} must make a {noun}, which is a {expected.__name__} of fedcanon, not a "
-            f"{type(made).__name__}."
+            f"{name} makes a {type(made).__name__}, where a {expected.__name__} of fedcanon is "
+            f"needed."
         )
     return made
 
