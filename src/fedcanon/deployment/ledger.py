@@ -21,6 +21,7 @@ from fedcanon.algorithms import State
 from fedcanon.checkpoint import Checkpoints
 from fedcanon.compression import Encoded, decoded
 from fedcanon.deployment.protocol import Message
+from fedcanon.errors import FedcanonError
 from fedcanon.files import private_file
 
 
@@ -95,7 +96,10 @@ def own_secret(folder: Path) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError), private_file(path) as file:
         file.write(secrets.token_hex(16).encode())
-    return int(path.read_text(encoding="ascii"), 16)
+    try:
+        return int(path.read_text(encoding="ascii"), 16)
+    except ValueError:
+        raise FedcanonError(f"{path} is damaged: remove it, and a new one will be drawn.") from None
 
 
 class Kept(Protocol):
