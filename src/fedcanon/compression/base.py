@@ -67,6 +67,13 @@ class Compressor(ABC):
         """The largest ‖C(u)‖ of any u; a server refuses what exceeds it."""
         return math.inf
 
+    def beside(self, message: dict[str, Any]) -> dict[str, Any]:
+        """What else leaves a client: its normalisation statistics, or its measures of a model.
+
+        Compressors leave it as it is. What protects a client may alter or withhold it.
+        """
+        return message
+
     def __call__(self, u: Tensor, rng: np.random.Generator) -> Encoded:
         """The parts that travel, and C(u) as it is decoded from them."""
         parts = self.encode(u, rng)
@@ -116,3 +123,8 @@ class Chain(Compressor):
     @property
     def norm_bound(self) -> float:
         return self.steps[-1].norm_bound
+
+    def beside(self, message: dict[str, Any]) -> dict[str, Any]:
+        for step in self.steps:
+            message = step.beside(message)
+        return message

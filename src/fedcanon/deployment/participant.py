@@ -77,7 +77,7 @@ class Participant:
     def _leaving(self, upload: State, t: int, work: ClientWork) -> State:
         """The upload as it leaves, with the normalisation statistics."""
         refuse_divergence(upload, t, self.client)
-        return leaving(self.rules, {**upload, BUFFERS: self.objective.buffers.clone()}, work)
+        return leaving(self.rules, upload, self.objective.buffers.clone(), work)
 
     def _with_books(self, message: Message, reply: Reply) -> Reply:
         if self.ledger_of is None:
@@ -139,7 +139,8 @@ class Participant:
             found["loss"], found["gradient"] = self.objective.value_and_gradient(z)
         else:
             found["loss"] = self.objective.value(z)
-        return found | {f"test/{name}": value for name, value in self.held_out(z).items()}
+        found |= {f"test/{name}": value for name, value in self.held_out(z).items()}
+        return self.rules.compressor.beside(found)
 
 
 def _without_buffers(state: State) -> State:

@@ -46,20 +46,20 @@ def working(
             yield ClientWork(rules, objective, prox, t, client, secret)
 
 
-def leaving(rules: Rules, upload: State, work: Work) -> State:
-    """The upload as it leaves the client: the gate that everything passes.
+def leaving(rules: Rules, upload: State, buffers: Tensor, work: Work) -> State:
+    """The gate that everything passes when an update leaves its client.
 
     Vectors that the method names as ``alterable`` are encoded, unless the method has done so
-    itself. Everything else, normalisation statistics and measures among it, leaves as it is.
+    itself. Normalisation statistics go beside them, as far as the compressor lets them.
     """
     if not rules.is_compressed:
-        return upload
-    return {
+        return {**upload, BUFFERS: buffers}
+    altered = {
         name: work.encode(entry)
-        if name in rules.algorithm.alterable and isinstance(entry, Tensor)
-        else entry
         for name, entry in upload.items()
+        if name in rules.algorithm.alterable and isinstance(entry, Tensor)
     }
+    return {**upload, **altered, **rules.compressor.beside({BUFFERS: buffers})}
 
 
 def refuse_divergence(upload: State, t: int, client: int) -> None:

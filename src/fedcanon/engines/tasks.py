@@ -18,7 +18,6 @@ from fedcanon.compression import decoded
 from fedcanon.engines.aggregation import Aggregation, Parts
 from fedcanon.engines.base import Rules
 from fedcanon.engines.client import (
-    BUFFERS,
     leaving,
     naming_errors,
     refuse_divergence,
@@ -113,7 +112,7 @@ def _train_one(
         upload, state = rules.algorithm.local(_state(setup, one), received, work)
         refuse_divergence(upload, t, client)
         setup.store.write(one.new, state)
-        upload = leaving(rules, {**upload, BUFFERS: objective.buffers.clone()}, work)
+        upload = leaving(rules, upload, objective.buffers.clone(), work)
     cost.up(upload, copies)
     return decoded(upload)
 
@@ -142,7 +141,8 @@ def _train_together(
         work = [ClientWork(rules, problem.clients[c], prox, t, c) for c in members]
         together = StackedWork(StackedModule(problem.clients, members), work)
         uploads, states = rules.algorithm.local(states, received, together)
-        uploads = leaving(rules, uploads, together)
+        # Models that can be stacked have no statistics.
+        uploads = leaving(rules, uploads, problem.start_buffers, together)
         for one, state in zip(group, unstack(states, len(group)), strict=True):
             setup.store.write(one.new, state)
     for upload in unstack(uploads, len(group)):
@@ -151,8 +151,7 @@ def _train_together(
     if not all(bool(matrix.sum().isfinite()) for matrix in rows.values()):
         for k, client in enumerate(members):
             refuse_divergence({name: matrix[k] for name, matrix in rows.items()}, t, client)
-    # Models that can be stacked have no statistics.
-    return {**rows, BUFFERS: problem.start_buffers.expand(len(group), -1)}
+    return rows
 
 
 def _received(
