@@ -174,3 +174,23 @@ def test_a_run_that_an_observer_ends_is_kept_and_can_go_on(tmp_path):
 def test_divergence_has_a_type_of_its_own():
     with pytest.raises(DivergenceError, match="diverged"):
         fit(Federation(quadratics(), FedCanonPlus(1e30, 1e30, 10), L1(0.1)), 20)
+
+
+class Threads(Observer):
+    """Looks at how many threads there are in a run."""
+
+    def round(self, t):
+        self.found = torch.get_num_threads()
+
+
+def test_a_run_has_one_thread_and_gives_the_others_back():
+    before, watch = torch.get_num_threads(), Threads()
+    torch.set_num_threads(3)
+    try:
+        fit(Federation(golden(), PGD(0.2), L1(0.1)), 2, observers=[watch])
+        assert (watch.found, torch.get_num_threads()) == (1, 3)
+        with pytest.raises(FedcanonError):
+            fit(Federation(golden(), PGD(0.2), L1(0.1)), 0)
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)

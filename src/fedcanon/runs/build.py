@@ -41,8 +41,10 @@ from fedcanon.runs.named import (
     make_penalty,
 )
 from fedcanon.runs.steps import draft_algorithm, with_steps
+from fedcanon.threads import one_thread
 
 
+@one_thread()
 def build(config: Config, dataset: Dataset | None = None) -> Federation:
     """Load and spread the data, make model, penalty and algorithm, and put them together.
 

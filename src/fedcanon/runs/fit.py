@@ -12,8 +12,10 @@ from fedcanon.runs.federation import Federation
 from fedcanon.runs.measures import Record, is_small, measure, stationarity_step
 from fedcanon.runs.observers import Observer
 from fedcanon.runs.result import Result
+from fedcanon.threads import one_thread
 
 
+@one_thread()
 def fit(
     federation: Federation,
     rounds: int,
@@ -26,7 +28,7 @@ def fit(
     records: Sequence[Record] = (),
     observers: Sequence[Observer] = (),
 ) -> Result:
-    """Run a federation for ``rounds`` rounds, or until a tolerance is met.
+    """Run a federation for ``rounds`` rounds, or until a tolerance is met, on one thread.
 
     Measures are taken before the first round, after every ``evaluate_every`` rounds and at the end.
     They include ‖G^a‖ if ``gradient`` is set, or unset and the problem is small, or if there is a
