@@ -14,10 +14,10 @@ from fedcanon.cli.progress import progress_bar
 from fedcanon.errors import FedcanonError
 from fedcanon.runs.config import load_config
 from fedcanon.runs.plots import check_writable, save
-from fedcanon.search.folder import default_path
 from fedcanon.search.kappas import parse_kappas
 from fedcanon.search.path import FollowedPath, PathSearch, follow
 from fedcanon.search.path_picture import plot_path
+from fedcanon.search.search_folder import default_path
 from fedcanon.search.selection import parse_selection
 
 LINEAR = ("linear", "logistic")

@@ -17,8 +17,8 @@ from fedcanon.cli.app import ConfigFile, Settings, app, console
 from fedcanon.engines.processes import cores
 from fedcanon.errors import FedcanonError
 from fedcanon.runs.plots import save
-from fedcanon.search.folder import default_path
 from fedcanon.search.goal import Goal
+from fedcanon.search.search_folder import default_path
 from fedcanon.search.space import Sampler, Space, parse_space
 
 if TYPE_CHECKING:

@@ -14,10 +14,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from fedcanon.deployment.books import Books
 from fedcanon.deployment.protocol import Presence
 from fedcanon.engines import Traffic
-from fedcanon.errors import FedcanonError
+from fedcanon.files import read_json, write_whole
 
 _log = logging.getLogger(__name__)
 
@@ -62,9 +64,7 @@ class Status:
             "traffic": asdict(self._traffic),
             "events": list(self._events),
         }
-        temporary = self.folder / f"{_FILE}.tmp"
-        temporary.write_text(json.dumps(content, indent=1), encoding="utf-8")
-        temporary.rename(self.folder / _FILE)
+        write_whole(self.folder / _FILE, json.dumps(content, indent=1))
 
     def leaving(self) -> set[int]:
         """The clients that are to leave for good."""
@@ -76,13 +76,7 @@ class Status:
 
 def read_status(folder: Path) -> dict[str, Any] | None:
     """What the server has told last; None where there is nothing yet."""
-    try:
-        found: dict[str, Any] = json.loads((folder / _FILE).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        raise FedcanonError(f"{folder / _FILE} cannot be read: {error}.") from None
-    return found
+    return read_json(folder / _FILE, TypeAdapter(dict[str, Any]))
 
 
 def ask_to_leave(folder: Path, client: int) -> None:

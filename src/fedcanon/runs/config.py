@@ -24,6 +24,7 @@ from pydantic import (
 )
 
 from fedcanon.errors import FedcanonError
+from fedcanon.files import explained
 from fedcanon.objectives.augment import Name as Augmentation
 
 Table = dict[str, Any]
@@ -205,9 +206,8 @@ _NAMED = ("data", "model", "loss", "penalty", "algorithm", "compression")
 
 def _read(path: Path) -> Table:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise FedcanonError(f"cannot read {path}: {error.strerror}.") from None
+        with explained(f"cannot read {path}"):
+            return tomllib.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:  # what tomllib and decoding raise
         raise FedcanonError(f"{path} is not valid TOML: {error}.") from None
 

@@ -15,9 +15,11 @@ from typing import Any
 
 import tomli_w
 from filelock import FileLock, Timeout
+from pydantic import TypeAdapter
 
-from fedcanon.checkpoint import Checkpoints, make_durable, write_text
+from fedcanon.checkpoint import Checkpoints
 from fedcanon.errors import FedcanonError
+from fedcanon.files import explained, make_durable, read_json, write_whole
 from fedcanon.objectives import DataSummary
 from fedcanon.runs.config import Config, load_config
 from fedcanon.runs.environment import environment
@@ -52,15 +54,13 @@ class RunFolder:
 
         ``automatic`` names the settings that were "auto" before they were filled in.
         """
-        try:
-            path.mkdir(parents=True)
-        except FileExistsError:
+        if path.exists():
             raise FedcanonError(
                 f"the folder {path} exists already: choose another name, or go on with "
                 f"'fedcanon resume {path}'."
-            ) from None
-        except OSError as error:
-            raise FedcanonError(f"cannot make the folder {path}: {error.strerror}.") from None
+            )
+        with explained(f"cannot make the folder {path}"):
+            path.mkdir(parents=True)
         run = cls(path)
         facts = {**environment(), "automatic": list(automatic)}
         run._write("environment.json", json.dumps(facts, indent=2))
@@ -167,10 +167,7 @@ class RunFolder:
 
     def finish(self, stopped: str, records: Sequence[Record]) -> None:
         """Write the table of measures and why the run ended."""
-        temporary = self.path / "history.parquet.tmp"
-        frame(records).to_parquet(temporary)
-        make_durable(temporary)
-        temporary.rename(self.path / "history.parquet")
+        write_whole(self.path / "history.parquet", frame(records).to_parquet)
         last = records[-1].flat()
         self._write("result.json", json.dumps({"stopped": stopped, **last}, indent=2))
 
@@ -191,14 +188,10 @@ class RunFolder:
         return FileLock(self.path / ".lock")
 
     def _read(self, name: str) -> dict[str, Any] | None:
-        try:
-            found: dict[str, Any] = json.loads((self.path / name).read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            return None
-        return found
+        return read_json(self.path / name, TypeAdapter(dict[str, Any]))
 
     def _write(self, name: str, text: str) -> None:
-        write_text(self.path / name, text)
+        write_whole(self.path / name, text)
 
 
 def list_runs() -> list[RunFolder]:

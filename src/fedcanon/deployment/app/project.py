@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
-from tempfile import mkdtemp
 
 from jinja2 import Environment, StrictUndefined
 
 from fedcanon.deployment.app.credentials import write_certificates, write_node_key
 from fedcanon.errors import FedcanonError
+from fedcanon.files import explained, new_folder
 
 FILES = (
     "README.md",
@@ -34,12 +33,7 @@ def write_app(folder: Path, config: str, clients: int, hosts: Sequence[str], por
     folder = folder.absolute()
     if any(character.isspace() for character in str(folder)):
         raise FedcanonError(f"the path {folder} has a space: Flower's commands need one without.")
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = Path(mkdtemp(prefix=".fedcanon-", dir=folder.parent))
-    except OSError as error:
-        raise FedcanonError(f"cannot write {folder}: {error.strerror}.") from None
-    try:
+    with explained(f"cannot write {folder}"), new_folder(folder) as unfinished:
         values = {"folder": folder, "clients": clients, "address": f"{hosts[0]}:{port}"}
         values |= {
             "listen": _listens_on(hosts[0]),
@@ -54,11 +48,6 @@ def write_app(folder: Path, config: str, clients: int, hosts: Sequence[str], por
         write_certificates(unfinished / "certificates", hosts)
         for client in range(clients):
             write_node_key(unfinished / "keys", client)
-        unfinished.chmod(0o755)
-        unfinished.rename(folder)
-    except BaseException:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        raise
 
 
 def _listens_on(host: str) -> str:
