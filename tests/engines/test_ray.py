@@ -10,10 +10,13 @@ import warnings
 from functools import partial
 
 import pytest
-import ray
 import torch
-from ray.cluster_utils import Cluster
 from torch import nn
+
+pytest.importorskip("ray")
+
+import ray
+from ray.cluster_utils import Cluster
 
 from fedcanon import (
     FedcanonError,
@@ -37,6 +40,7 @@ from fedcanon.runs.engine import workers_for
 from tests.problems import logistics, quadratics
 
 pytestmark = [
+    pytest.mark.ray,
     pytest.mark.slow,  # an actor imports PyTorch when it starts
     # Ray leaves the files and processes of its services to the garbage collector.
     pytest.mark.filterwarnings("ignore:unclosed file .*/dev/null:ResourceWarning"),
