@@ -1,6 +1,8 @@
 """Real data where they are, one thread for each test process."""
 
+import importlib.util
 import os
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -18,6 +20,51 @@ if "FEDCANON_DATA" not in os.environ and _BESIDE_THE_PROJECT.is_dir():
     os.environ["FEDCANON_DATA"] = str(_BESIDE_THE_PROJECT)
 
 
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+IN_CI = os.environ.get("CI") == "true"
+
+
+def _lacks_data(*names: str) -> str:
+    folder = Path(os.environ.get("FEDCANON_DATA", "FEDCANON_DATA"))
+    absent = [name for name in names if not (folder / name).is_dir()]
+    return f"not in FEDCANON_DATA: {', '.join(absent)}" if absent else ""
+
+
+def _lacks(library: str) -> str:
+    return "" if importlib.util.find_spec(library) else f"{library} is not installed"
+
+
+LACKS = {
+    "data": _lacks_data,
+    "browser": lambda: "" if CHROMIUM else "there is no chromium",
+    "flower": lambda: _lacks("flwr"),
+    "ray": lambda: _lacks("ray"),
+}
+"""By marker, what is not there of that which a test needs."""
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if "browser" in item.fixturenames:
+            item.add_marker("browser")
+
+
+def pytest_runtest_setup(item):
+    """Skip a test for want of a part; in CI, where all parts are there, fail instead."""
+    for mark in item.iter_markers():
+        if mark.name in LACKS and (reason := LACKS[mark.name](*mark.args)):
+            (pytest.fail if IN_CI else pytest.skip)(reason)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector):
+    """In CI a module whose library is not there (``importorskip``) is a failure as well."""
+    report = yield
+    if IN_CI and report.skipped:
+        report.outcome = "failed"
+    return report
+
+
 @pytest.fixture(scope="session", autouse=True)
 def session_cache():
     """A cache of decoded datasets for the tests of one process, removed at its end."""
@@ -29,21 +76,6 @@ def session_cache():
             del os.environ["FEDCANON_CACHE"]
         else:
             os.environ["FEDCANON_CACHE"] = before
-
-
-@pytest.fixture
-def needs_data():
-    """Skip a test whose dataset is absent; in CI, where it is there, fail instead."""
-
-    def check(name: str) -> None:
-        folder = Path(os.environ.get("FEDCANON_DATA", "")) / name
-        if not ("FEDCANON_DATA" in os.environ and folder.is_dir()):
-            reason = f"the dataset {name} is not in FEDCANON_DATA"
-            if os.environ.get("CI"):
-                pytest.fail(reason)
-            pytest.skip(reason)
-
-    return check
 
 
 @pytest.fixture

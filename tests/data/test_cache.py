@@ -253,8 +253,8 @@ def test_of_processes_that_load_at_the_same_time_one_decodes(mnist):
     assert output.count("decoded") == 1
 
 
-def test_cached_fashion_mnist_loads_in_half_a_second(needs_data):
-    needs_data("fashion_mnist")
+@pytest.mark.data("fashion_mnist")
+def test_cached_fashion_mnist_loads_in_half_a_second():
     DATASETS["fashion_mnist"]()
     begin = time.perf_counter()
     dataset = DATASETS["fashion_mnist"]()

@@ -9,6 +9,9 @@ import tomllib
 import numpy as np
 import pytest
 import torch
+
+pytest.importorskip("flwr")
+
 from flwr.app import ArrayRecord, ConfigRecord, RecordDict
 
 from fedcanon import FedcanonError, FedCanonPlus, Federation, train
@@ -25,6 +28,8 @@ from fedcanon.penalties import L1
 from fedcanon.runs.config import load_config
 from tests.deployment.network import World
 from tests.problems import quadratics
+
+pytestmark = pytest.mark.flower
 
 
 def sparse_vector(size=1000):

@@ -5,6 +5,8 @@ import signal
 import pytest
 import torch
 
+pytest.importorskip("flwr")
+
 from fedcanon import FedCanonPlus, Federation, Logistic, Problem
 from fedcanon.checkpoint import Checkpoints
 from fedcanon.deployment.app.credentials import write_certificates, write_node_key
@@ -12,6 +14,8 @@ from fedcanon.penalties import L1, on_weights
 from tests.deployment.driver import CPU, Driver
 from tests.deployment.problem import CLIENTS, KAPPA, SETTINGS, samples
 from tests.deployment.processes import free_ports
+
+pytestmark = pytest.mark.flower
 
 KEEPERS = ("server", "client")
 

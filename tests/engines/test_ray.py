@@ -9,10 +9,13 @@ import time
 import warnings
 
 import pytest
-import ray
 import torch
-from ray.cluster_utils import Cluster
 from torch import nn
+
+pytest.importorskip("ray")
+
+import ray
+from ray.cluster_utils import Cluster
 
 from fedcanon import (
     FedcanonError,
@@ -36,6 +39,7 @@ from fedcanon.runs.engine_choice import engine_for
 from tests.problems import logistics, quadratics
 
 pytestmark = [
+    pytest.mark.ray,
     pytest.mark.slow,  # an actor imports PyTorch when it starts
     # Ray leaves the files and processes of its services to the garbage collector.
     pytest.mark.filterwarnings("ignore:unclosed file .*/dev/null:ResourceWarning"),

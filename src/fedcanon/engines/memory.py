@@ -5,16 +5,21 @@ from __future__ import annotations
 import math
 import mmap
 import os
+import sys
 import tempfile
 import weakref
-from multiprocessing.reduction import DupFd
+from multiprocessing import reduction
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from fedcanon.errors import FedcanonError
+
 ALIGNMENT = 64
 """Where vectors begin: at multiples of what vector instructions like."""
+
+_PIECE = 2**20
 
 
 class SparseFile:
@@ -39,12 +44,19 @@ class SparseFile:
         weakref.finalize(self, os.close, file)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopened, (DupFd(self._file), self.size)
+        if sys.platform != "win32":
+            return _reopened, (reduction.DupFd(self._file), self.size)
+        raise FedcanonError(
+            "Windows cannot hand files to worker processes: use the Windows Subsystem for Linux."
+        )
 
     def reserve(self, offset: int, size: int) -> None:
-        """Make sure that there is space: a full disk would else be found by a deadly signal."""
+        """Make sure that there is space: a full disk would else be found by a deadly signal.
+
+        Nothing may have been written there before.
+        """
         if size:
-            os.posix_fallocate(self._file, offset, size)
+            getattr(os, "posix_fallocate", _write_zeros)(self._file, offset, size)
 
     def view(self, offset: int, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         """A tensor that lies here."""
@@ -55,13 +67,20 @@ class SparseFile:
 
     def let_go(self) -> None:
         """Keep no page of a file on disk in this process's memory; their content stays."""
-        if self._map is not None:
+        if self._map is not None and sys.platform != "win32":
             self._map.madvise(mmap.MADV_DONTNEED)
 
 
 def aligned(size: int) -> int:
     """The size, rounded up to where the next vector may begin."""
     return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def _write_zeros(file: int, offset: int, size: int) -> None:
+    """Take space by writing, where the system has no call for it, as macOS."""
+    os.lseek(file, offset, os.SEEK_SET)
+    while size:
+        size -= os.write(file, bytes(min(size, _PIECE)))
 
 
 def _reopened(duplicate: Any, size: int) -> SparseFile:

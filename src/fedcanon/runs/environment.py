@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from fedcanon.errors import FedcanonError
+
 LIBRARIES = ("fedcanon", "torch", "numpy", "scipy", "scikit-learn", "numba")
 
 
@@ -27,10 +29,16 @@ def environment() -> dict[str, Any]:
         "system": platform.platform(),
         "processor": _processor(),
         "cores": os.cpu_count(),
-        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+        "memory_gib": round(_memory() / 2**30, 1),
         "threads": torch.get_num_threads(),
         "cuda": [torch.cuda.get_device_name(device) for device in range(torch.cuda.device_count())],
     }
+
+
+def _memory() -> int:
+    if sys.platform != "win32":
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    raise FedcanonError("runs are kept on Linux and macOS: use the Windows Subsystem for Linux.")
 
 
 def _commit(folder: Path) -> str | None:
