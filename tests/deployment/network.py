@@ -126,7 +126,7 @@ class World:
         replies, self.arrived = self.arrived, []
         return replies
 
-    def keep_in(self, folder):
+    def use_folder(self, folder):
         pass
 
     def close(self):

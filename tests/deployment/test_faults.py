@@ -259,7 +259,7 @@ def test_what_is_longer_than_the_limit_is_refused(keeper):
 )
 def test_clients_join_and_leave_for_good(keeper, method, tmp_path):
     there = world(keeper, method)
-    there.federation.engine.keep_in(tmp_path)
+    there.federation.engine.use_folder(tmp_path)
     there.there = {0, 1, 2}
     del there.books.members[3]
     for _ in range(3):
@@ -313,7 +313,7 @@ def test_a_client_that_fails_does_not_end_a_run_in_which_others_answer():
 @pytest.mark.parametrize("keeper", KEEPERS)
 def test_a_client_can_leave_while_a_round_waits_for_it(keeper, tmp_path):
     there = world(keeper, ALGORITHMS["fedcanon2"]())
-    there.federation.engine.keep_in(tmp_path)
+    there.federation.engine.use_folder(tmp_path)
     there.step()
     there.there = {0, 1, 3}
 
@@ -330,7 +330,7 @@ def test_a_client_can_leave_while_a_round_waits_for_it(keeper, tmp_path):
 
 def test_what_a_stalled_round_waits_for_can_be_seen(tmp_path):
     there = world("server", minimum=4)
-    there.federation.engine.keep_in(tmp_path)
+    there.federation.engine.use_folder(tmp_path)
     there.there = {0, 1}
     seen = []
 

@@ -131,13 +131,13 @@ def _tensors(state):
 def test_parameters_that_layers_share_stay_one_and_only_what_is_lent_is_not_copied():
     layer, data = nn.Linear(2, 2), torch.ones(64)
     tied = nn.Sequential(layer, nn.ReLU(), layer)
-    packed = pack((tied, data, data[0]), lent=[data])
-    module, lent, copied = unpack(packed)
+    packed = pack((tied, data, data[0]), read_only=[data])
+    module, shared, copied = unpack(packed)
     assert module[0].weight is module[2].weight
     assert isinstance(module[0].weight, nn.Parameter)
     assert torch.equal(module[0].weight, layer.weight)
     assert len(packed.arrays) == 4
-    assert lent.data_ptr() == data.data_ptr()
+    assert shared.data_ptr() == data.data_ptr()
     assert copied.data_ptr() != data.data_ptr()
 
 

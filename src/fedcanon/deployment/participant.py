@@ -14,7 +14,7 @@ from fedcanon.deployment.ledger import Ledger, Pending, digest
 from fedcanon.deployment.protocol import START, Message, Presence, Reply, packed
 from fedcanon.deployment.relay import relay_of
 from fedcanon.engines import Rules
-from fedcanon.engines.client import BUFFERS, leaving, refuse_divergence, working
+from fedcanon.engines.client import BUFFERS, client_work, encode_upload, require_finite
 from fedcanon.engines.work import ClientWork, CountedProx
 from fedcanon.errors import FedcanonError
 from fedcanon.objectives import Objective
@@ -72,12 +72,12 @@ class Participant:
     def _working(
         self, t: int, received: State, prox: CountedProx
     ) -> AbstractContextManager[ClientWork]:
-        return working(self.rules, self.objective, t, self.client, received, prox, self.secret)
+        return client_work(self.rules, self.objective, t, self.client, received, prox, self.secret)
 
     def _leaving(self, upload: State, t: int, work: ClientWork) -> State:
         """The upload as it leaves, with the normalisation statistics."""
-        refuse_divergence(upload, t, self.client)
-        return leaving(self.rules, upload, self.objective.buffers.clone(), work)
+        require_finite(upload, t, self.client)
+        return encode_upload(self.rules, upload, self.objective.buffers.clone(), work)
 
     def _with_books(self, message: Message, reply: Reply) -> Reply:
         if self.ledger_of is None:

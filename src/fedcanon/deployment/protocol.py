@@ -84,7 +84,7 @@ class Network(Protocol):
         """The replies that have come; waits for the first one, but not longer than so many."""
         ...
 
-    def keep_in(self, folder: Path) -> None:
+    def use_folder(self, folder: Path) -> None:
         """The run is kept in this folder: clients of this machine may keep their states there."""
         ...
 

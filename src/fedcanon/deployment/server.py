@@ -28,7 +28,7 @@ from fedcanon.deployment.states import KeptStates
 from fedcanon.deployment.status import Status
 from fedcanon.deployment.validity import Fault, aggregated, exceeds, fault, measures_fault
 from fedcanon.engines import Collected, Engine, Evaluation, Rules, Traffic
-from fedcanon.engines.aggregation import Parts, aggregation_of
+from fedcanon.engines.aggregation import Accumulator, make_aggregation
 from fedcanon.engines.client import BUFFERS
 from fedcanon.engines.summation import Tree, Vectors
 from fedcanon.engines.traffic import own_rows
@@ -105,7 +105,7 @@ class DeployedEngine(Engine):
         weights = self.problem.weights
         self.books = Books(dict(enumerate(weights)), self.settings.most_restarts)
         algorithm = self.rules.algorithm
-        self._aggregation = aggregation_of(algorithm, weights, self.rules.aggregation)
+        self._aggregation = make_aggregation(algorithm, weights, self.rules.aggregation)
         self._relay, self._is_mixed = relay_of(algorithm), isinstance(algorithm, Mixed)
         self._recalled = algorithm.recalled if isinstance(algorithm, Recalling) else frozenset()
         self._status = Status()
@@ -237,11 +237,11 @@ class DeployedEngine(Engine):
     def _aggregate(self, counted: Sequence[int]) -> tuple[Vectors, float]:
         """What the uploads of a round become, and their share of the weight."""
         members = self.books.members
-        weights, parts = [members[client] for client in counted], Parts(self._aggregation)
+        weights, uploads = [members[client] for client in counted], Accumulator(self._aggregation)
         for client, weight in zip(counted, weights, strict=True):
-            parts.push(self._round.uploads[client], weight)
+            uploads.push(self._round.uploads[client], weight)
         share = math.fsum(weights) / math.fsum(members.values())
-        return self._aggregation.finish(parts.all(), weights), share
+        return self._aggregation.finish(uploads.parts(), weights), share
 
     def commit(self) -> None:
         self.buffers = self._new_buffers
@@ -335,10 +335,6 @@ class DeployedEngine(Engine):
             test=test,
         )
 
-    @property
-    def model_buffers(self) -> Tensor:
-        return self.buffers.mean(0) if self.buffers.ndim == 2 else self.buffers
-
     # Members and restarts
 
     def regroup(self, server: State) -> State:
@@ -382,9 +378,9 @@ class DeployedEngine(Engine):
 
     # What outlives the process
 
-    def keep_in(self, folder: Path) -> None:
+    def use_folder(self, folder: Path) -> None:
         self._status.folder = folder
-        self.network.keep_in(folder)
+        self.network.use_folder(folder)
 
     def close(self) -> None:
         self.network.close()

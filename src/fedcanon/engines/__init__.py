@@ -1,4 +1,4 @@
-"""Engines move messages between a server and clients."""
+"""Engines run the clients of an algorithm and carry messages between them and the server."""
 
 from fedcanon.engines.aggregation import Aggregation, Mean, Streaming
 from fedcanon.engines.base import Collected, Engine, Evaluation, MakeEngine, Rules

@@ -162,7 +162,7 @@ def _go_on(
     records: Sequence[Record],
     observers: Sequence[Observer],
 ) -> Result:
-    federation.engine.keep_in(run.path)
+    federation.engine.use_folder(run.path)
     if federation.problem.data is not None:
         run.keep_data(federation.problem.data)
     try:

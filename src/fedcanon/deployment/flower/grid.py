@@ -102,7 +102,7 @@ class GridNetwork:
             time.sleep(self._poll)
         return present
 
-    def keep_in(self, folder: Path) -> None:
+    def use_folder(self, folder: Path) -> None:
         """No client is of this machine."""
 
     def close(self) -> None:

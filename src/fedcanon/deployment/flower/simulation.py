@@ -97,7 +97,7 @@ class SimulatedNetwork:
         self._network: GridNetwork | None = None
         self._folder: Path | None = None
 
-    def keep_in(self, folder: Path) -> None:
+    def use_folder(self, folder: Path) -> None:
         self._folder = folder / "clients"
 
     def present(self) -> dict[int, Presence]:
