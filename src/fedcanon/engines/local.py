@@ -203,7 +203,7 @@ class LocalEngine(Engine):
         }
 
     def load(self, state: State) -> None:
-        if "books" in state:
+        if "membership" in state:
             raise FedcanonError("this run was on Flower and can only go on there: --engine flower.")
         self.clients = {int(client): own for client, own in state["clients"].items()}
         self.buffers = state["buffers"]
