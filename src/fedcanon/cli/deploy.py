@@ -7,14 +7,13 @@ from typing import Annotated, Any
 
 import tomli_w
 import typer
-from rich.markup import escape
 from rich.table import Table
 
-from fedcanon.cli.app import Settings, app, console
-from fedcanon.cli.wording import two_columns
+from fedcanon.cli.app import Settings, app, console, plain
+from fedcanon.cli.summary import two_columns
 from fedcanon.deployment.status import ask_to_leave, read_status
 from fedcanon.errors import FedcanonError
-from fedcanon.report.page.wording import byte_count
+from fedcanon.report.wording import byte_count
 from fedcanon.runs.build import build, check_names, resolved
 from fedcanon.runs.config import Config, changed, load_config
 from fedcanon.runs.folder import RunFolder
@@ -56,7 +55,7 @@ def init(
     content, count = tomli_w.dumps(settings.model_dump(exclude_none=True)), settings.clients.count
     write_app(folder, content, count, hosts, port)
     console.print(
-        f"[bold]{escape(str(folder))}[/] is ready for {count} clients: its README.md has the "
+        f"[bold]{plain(folder)}[/] is ready for {count} clients: its README.md has the "
         "commands.\nYour own data are one function, in app/data.py.",
         highlight=False,
         soft_wrap=True,
@@ -107,7 +106,7 @@ def status(folder: Folder) -> None:
     console.print(two_columns(rows), highlight=False)
     console.print(_clients(membership, present), highlight=False)
     for event in told["events"][-5:]:
-        console.print(f"[dim]{escape(event)}[/]", highlight=False, soft_wrap=True)
+        console.print(f"[dim]{plain(event)}[/]", highlight=False, soft_wrap=True)
 
 
 @deploy.command()

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from fedcanon.errors import FedcanonError
 from fedcanon.files import write_whole
+from fedcanon.objectives.models import Imported
 from fedcanon.runs.config import Config
 from fedcanon.runs.named import make_model
 
@@ -46,11 +47,13 @@ def write_tensors(
 
 def load_model(config: Config, shape: tuple[int, ...], classes: int, path: Path) -> nn.Module:
     """The network of a configuration with the parameters of a file, in evaluation mode."""
-    module = make_model(config.model.model_dump()).build(shape, classes)
-    module = module.to(getattr(torch, config.precision))
+    model = make_model(config.model.model_dump())
     try:
-        module.load_state_dict(load_file(path))
-    except (OSError, SafetensorError, RuntimeError) as error:
+        # Our own networks take up memory only once it is certain that the file fits them.
+        with torch.device("cpu" if isinstance(model, Imported) else "meta"):
+            module = model.build(shape, classes)
+        module.load_state_dict(load_file(path), assign=True)
+    except (OSError, SafetensorError, RuntimeError, TypeError) as error:
         reason = str(error).partition("\n")[0]
         raise FedcanonError(f"cannot load the model {path}: {reason}") from None
-    return module.eval()
+    return module.to(getattr(torch, config.precision)).eval()

@@ -131,7 +131,7 @@ def load(name: str | Path) -> Result:
     make_model = partial(load_model, config, data.shape, data.classes, path)
     flat, records = FlatModule(make_model()), run.records()
     return Result(
-        flat.vector, flat.buffers, records, result["stopped"], make_model, run.name, run.path
+        flat.vector, flat.buffers, records, result.stopped, make_model, run.name, run.path
     )
 
 

@@ -118,7 +118,7 @@ def serve(config: Config, grid: Grid, folder: Path) -> None:
         train_in(folder, config, federation, [_Log()])
         return
     _require_same(run.config, config)
-    if run.result is not None and run.result["round"] >= config.rounds:
+    if run.result is not None and run.result.round >= config.rounds:
         raise FedcanonError(
             f"the run in {folder} is finished: raise rounds in {CONFIG} to continue it, or name "
             "another folder in pyproject.toml."

@@ -63,6 +63,8 @@ class _Server(ThreadingHTTPServer):
         except FedcanonError as error:
             gone = f"there is no run in {self.path}."
             found = {"problem": str(error) if self.path.is_dir() else gone}
+        except Exception as error:  # without an answer the page would say that the command ended
+            found = {"problem": f"this run cannot be shown ({type(error).__name__}: {error})."}
         return json.dumps(found).encode()
 
 
