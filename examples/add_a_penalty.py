@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from fedcanon import build, fit, load_config
-from fedcanon.penalties import PENALTIES, Penalty
-from fedcanon.penalties.base import Shape, require_above
+from fedcanon.penalties import PENALTIES, Penalty, Shape, require_above
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedcanon import build, fit, load_config
-from fedcanon.algorithms import ALGORITHMS, Algorithm, Prox, State, Step, Work
-from fedcanon.algorithms.schedules import at, largest
+from fedcanon.algorithms import ALGORITHMS, Algorithm, Prox, State, Step, Work, at, largest
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,9 @@ both, up = figure.subplots(1, 2, sharey=True)
 for (label, (algorithm, compressor, participants)), colour in zip(
     RUNS.items(), ("#495057", "#0c8599", "#3b5bdb", "#e8590c", "#f08c00"), strict=True
 ):
-    federation = Federation(problem, algorithm, penalty, participants, compressor=compressor)
+    federation = Federation(
+        problem, algorithm, penalty, participants=participants, compressor=compressor
+    )
     norms, sent, uploaded = [], [], []
     while federation.rounds_done < ROUNDS and not (norms and norms[-1] < 1e-15):
         for _ in range(10):

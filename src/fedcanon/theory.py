@@ -16,12 +16,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
-import torch
-from torch import Tensor
-
 from fedcanon.errors import FedcanonError
-from fedcanon.objectives import Objective, Problem
 
 
 def delta(alpha: float, rho: float) -> float:
@@ -89,51 +84,3 @@ class Setting:
         """
         start = (1 - self.alpha * mu / 4) ** rounds * (gap + self.alpha * control_error)
         return start + self.noise(4, 1 / 16) / mu + self.subgradient_bound / (2 * mu)
-
-
-def curvature(
-    objective: Objective | Problem,
-    x: Tensor,
-    rng: np.random.Generator,
-    iterations: int = 100,
-    tolerance: float = 1e-4,
-) -> float:
-    """Largest absolute eigenvalue of the Hessian at ``x``, by power iteration.
-
-    Hessian-vector products are central differences of exact gradients, so every objective will do.
-    """
-
-    def gradient(point: Tensor) -> Tensor:
-        return objective.value_and_gradient(point)[1]
-
-    v = torch.from_numpy(rng.standard_normal(len(x))).to(x)
-    v /= v.norm()
-    base = torch.finfo(x.dtype).eps ** (1 / 3) * (1 + float(x.norm()))
-    estimate = 0.0
-    for _ in range(iterations):
-        # Where the curvature is large it changes over a short distance.
-        width = base / max(1.0, estimate) ** 0.5
-        product = (gradient(x + width * v) - gradient(x - width * v)) / (2 * width)
-        last, estimate = estimate, float(product.norm())
-        if estimate == 0:
-            break
-        v = product / estimate
-        if abs(estimate - last) <= tolerance * estimate:
-            break
-    return estimate
-
-
-def smoothness(problem: Problem, rng: np.random.Generator, clients: int = 10) -> float:
-    """An estimate of L: the largest curvature of any f_i at the starting point.
-
-    Where there are more clients than ``clients``, that many are drawn. The Hessian of a neural
-    network changes as it trains, so there the estimate is a starting point, not a bound.
-    """
-    count = len(problem.clients)
-    chosen = rng.choice(count, size=min(clients, count), replace=False)
-    largest = max(curvature(problem.clients[i], problem.start, rng) for i in chosen)
-    if not (largest > 0 and math.isfinite(largest)):
-        raise FedcanonError(
-            "the smoothness L could not be estimated at the starting point: set alpha and beta."
-        )
-    return largest

@@ -13,7 +13,7 @@ from fedcanon import FedcanonError, build, load_config
 from fedcanon.data import DATASETS, Split, make_partition, partition
 from fedcanon.data.partition import MINIMUM, PARTITIONS
 from fedcanon.data.partition.skew import label_counts, label_skew, size_skew
-from fedcanon.engines.randomness import Purpose, generator
+from fedcanon.randomness import Purpose, generator
 
 labels_of = st.integers(2, 6).flatmap(
     lambda classes: st.lists(st.integers(0, classes - 1), min_size=60, max_size=300)

@@ -141,15 +141,15 @@ class Driver(Deployment):
         """‖e − mean v_i‖ from what is on disk."""
         state = Checkpoints(self.run / "checkpoints").load(CPU)
         engine, server = state["engine"], state["server"]
-        books = engine["books"]
+        membership = engine["membership"]
         vectors = []
-        for client in books["members"]:
-            if client not in books["acks"]:
+        for client in membership["members"]:
+            if client not in membership["acks"]:
                 vectors.append(torch.zeros_like(server["e"]))
             elif self.keeper == "server":
                 vectors.append(engine["clients"][client].read()["v"])
             else:
-                vectors.append(self._kept(int(client), engine["run"], books["acks"][client]))
+                vectors.append(self._kept(int(client), engine["run"], membership["acks"][client]))
         return float((server["e"] - torch.stack(vectors).mean(0)).norm())
 
     def _kept(self, client, run, ack):

@@ -16,14 +16,14 @@ from flwr.app import ArrayRecord, ConfigRecord, RecordDict
 
 from fedcanon import FedcanonError, FedCanonPlus, Federation, train
 from fedcanon.compression import Identity, Quantise, TopK
-from fedcanon.deployment.messages import Message, Packed, Presence, Reply, packed
-from fedcanon.engines.flower.wire import (
+from fedcanon.deployment.flower.wire import (
     presence_to_records,
     to_message,
     to_presence,
     to_records,
     to_reply,
 )
+from fedcanon.deployment.protocol import LosslessVector, Message, Presence, Reply, packed
 from fedcanon.penalties import L1
 from fedcanon.runs.config import load_config
 from tests.deployment.network import World
@@ -55,7 +55,7 @@ def test_what_is_sent_arrives(compressor, tmp_path):
     reply = Reply("id", 3, "update", 2, 7, {**packed({"buffers": torch.empty(0)}), "u": encoded})
     back = to_reply(to_records(reply), compressor, {1000, 0})
     assert torch.equal(back.content["u"].vector, encoded.vector)
-    assert not isinstance(back.content["u"], Packed)
+    assert not isinstance(back.content["u"], LosslessVector)
 
 
 def test_a_sparse_vector_travels_by_its_entries():
@@ -94,9 +94,9 @@ def header(**changes):
                 {"content": {"v": {"lossless": 10}}},
                 {"content": 3},
                 {"seconds": "long"},
-                {"epoch": "x"},
-                {"epoch": 1e300},
-                {"epoch": 2**62},
+                {"generation": "x"},
+                {"generation": 1e300},
+                {"generation": 2**62},
                 {"update": 7},
                 {"base": "b" * 10_000},
             )
@@ -217,7 +217,7 @@ class TestInit:
     def test_without_flower_the_extra_is_named(self, fedcanon, monkeypatch, tmp_path):
         monkeypatch.setitem(sys.modules, "cryptography", None)
         monkeypatch.delitem(sys.modules, "fedcanon.deployment.app", raising=False)
-        monkeypatch.delitem(sys.modules, "fedcanon.deployment.app.folder", raising=False)
+        monkeypatch.delitem(sys.modules, "fedcanon.deployment.app.project", raising=False)
         monkeypatch.delitem(sys.modules, "fedcanon.deployment.app.credentials", raising=False)
         code, _, err = fedcanon("deploy", "init", str(tmp_path / "app"))
         assert code == 2

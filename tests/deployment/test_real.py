@@ -111,4 +111,4 @@ def test_a_run_with_every_kind_of_fault_ends_at_the_optimum(keeper, tmp_path):
         there.until(there.ended, 1200, "the run ends by itself")
         assert there.error() < 1e-4
         assert there.invariant() < 1e-12
-        assert len(there.status()["books"]["members"]) == CLIENTS
+        assert len(there.status()["membership"]["members"]) == CLIENTS

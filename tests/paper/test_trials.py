@@ -8,7 +8,7 @@ import torch
 
 from fedcanon import FedcanonError
 from fedcanon.data import DATASETS
-from fedcanon.paper.trials import Bench, Watch, portion, run_name
+from fedcanon.paper.trials import Trainer, Watch, portion, run_name
 from fedcanon.paper.tuning import Tuned, held_out, train_tuned, tune
 from fedcanon.runs import Observer
 from fedcanon.runs.build import spread
@@ -41,17 +41,17 @@ def losses(training):
 
 
 def test_a_finished_training_is_loaded_and_an_interrupted_one_goes_on(tmp_path):
-    whole = Bench(tmp_path / "whole", Counting())
+    whole = Trainer(tmp_path / "whole", Counting())
     expected = losses(whole.train("", CONFIG, DIGITS))
     assert whole.watch.rounds == 4
     assert losses(whole.train("", CONFIG, DIGITS)) == expected
     assert whole.watch.rounds == 4
 
     config = changed(CONFIG, {"checkpoint.rounds": 1})
-    first = Bench(tmp_path / "broken", Counting(stop_after=2))
+    first = Trainer(tmp_path / "broken", Counting(stop_after=2))
     with pytest.raises(KeyboardInterrupt):
         first.train("", config, DIGITS)
-    again = Bench(tmp_path / "broken", Counting())
+    again = Trainer(tmp_path / "broken", Counting())
     found = again.train("", config, DIGITS)
     assert again.watch.rounds < 4
     assert losses(found) == expected
@@ -61,20 +61,20 @@ def test_a_finished_training_is_loaded_and_an_interrupted_one_goes_on(tmp_path):
 
 
 def test_a_training_that_diverges_is_kept_and_not_repeated(tmp_path):
-    bench = Bench(tmp_path, Counting())
+    trainer = Trainer(tmp_path, Counting())
     config = changed(CONFIG, {"algorithm": {"name": "fedavg", "beta": 1e38}})
-    found = bench.train("", config, DIGITS)
+    found = trainer.train("", config, DIGITS)
     assert "diverged in round 0" in found.diverged
     assert [record.round for record in found.records] == [0]
     assert found.accuracy() == 0
-    bench.watch.begin = None  # a training that begins would call it
-    assert bench.train("", config, DIGITS) == found
+    trainer.watch.begin = None  # a training that begins would call it
+    assert trainer.train("", config, DIGITS) == found
 
 
 def test_other_mistakes_are_not_taken_for_divergence(tmp_path):
     config = changed(CONFIG, {"algorithm": {"name": "fedda"}, "penalty.kappa": 100.0})
     with pytest.raises(FedcanonError, match="weakly convex"):
-        Bench(tmp_path).train("", config, DIGITS)
+        Trainer(tmp_path).train("", config, DIGITS)
 
 
 def test_other_settings_or_other_data_are_another_run():
@@ -101,10 +101,10 @@ def test_a_portion_says_so_and_keeps_samples_with_their_labels():
 
 
 def test_tuning_takes_the_best_step_and_passes_over_those_that_diverge(tmp_path):
-    bench = Bench(tmp_path)
+    trainer = Trainer(tmp_path)
     grid = {"beta": (1e-6, 0.1, 1e38)}
     tuned = tune(
-        bench, "fedavg", changed(CONFIG, {"algorithm": {"name": "fedavg"}}), DIGITS, grid, 3
+        trainer, "fedavg", changed(CONFIG, {"algorithm": {"name": "fedavg"}}), DIGITS, grid, 3
     )
     assert tuned.ranking[0] == {"beta": 0.1}
     losses = [point["validation_loss"] for point in tuned.grid]
@@ -112,7 +112,7 @@ def test_tuning_takes_the_best_step_and_passes_over_those_that_diverge(tmp_path)
     assert losses[1] < losses[0]
     with pytest.raises(FedcanonError, match="every step of its grid"):
         tune(
-            bench,
+            trainer,
             "fedavg",
             changed(CONFIG, {"algorithm": {"name": "fedavg"}}),
             DIGITS,
@@ -125,7 +125,7 @@ def test_tuning_never_sees_the_test_samples(tmp_path):
     """With test labels turned into nonsense, the validation losses stay the same to the bit."""
     nonsense = replace(DIGITS, test=replace(DIGITS.test, targets=DIGITS.test.targets.flip(0)))
     grids = [
-        tune(Bench(tmp_path / name), "fedcanon+", CONFIG, data, {"beta": (0.05, 0.1)}, 2).grid
+        tune(Trainer(tmp_path / name), "fedcanon+", CONFIG, data, {"beta": (0.05, 0.1)}, 2).grid
         for name, data in (("a", DIGITS), ("b", nonsense))
     ]
     assert grids[0] == grids[1]
@@ -159,18 +159,20 @@ def test_another_partition_is_another_tuning():
 def test_the_next_best_step_is_taken_where_the_best_diverges(tmp_path):
     config = changed(CONFIG, {"algorithm": {"name": "fedavg"}})
     tuned = Tuned([{"beta": 1e38}, {"beta": 0.1}, {"beta": 0.01}], [])
-    steps, trainings = train_tuned(Bench(tmp_path), "fedavg", config, DIGITS, tuned, seeds=(0, 1))
+    steps, trainings = train_tuned(Trainer(tmp_path), "fedavg", config, DIGITS, tuned, seeds=(0, 1))
     assert steps == {"beta": 0.1}
     assert len(trainings) == 2
     assert not any(training.diverged for training in trainings)
     hopeless = Tuned([{"beta": 1e38}, {"beta": 2e38}], [])
-    steps, (training,) = train_tuned(Bench(tmp_path), "fedavg", config, DIGITS, hopeless)
+    steps, (training,) = train_tuned(Trainer(tmp_path), "fedavg", config, DIGITS, hopeless)
     assert steps == {"beta": 1e38}
     assert training.diverged
 
 
 def test_a_single_point_needs_no_training(tmp_path):
-    assert tune(Bench(tmp_path), "", CONFIG, DIGITS, {"beta": (0.1,)}, 2).ranking == [{"beta": 0.1}]
+    assert tune(Trainer(tmp_path), "", CONFIG, DIGITS, {"beta": (0.1,)}, 2).ranking == [
+        {"beta": 0.1}
+    ]
     assert not list(tmp_path.iterdir())
 
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from fedcanon.report.page import serving
+from fedcanon.report.page import live, serving
 from fedcanon.runs.observers import Observer
 from fedcanon.runs.training import train
 from tests.report.conftest import PANELS
@@ -140,7 +140,13 @@ def test_a_run_without_measures_is_served(interrupted, tmp_path):
         shutil.copy(interrupted.path / "data.json", path)
         assert len(news(address)["charts"]["partitions"]) == 1
         (path / "history.jsonl").write_text("nonsense\n")
-        assert "cannot be read" in news(address)["problem"]
+        assert "history.jsonl is damaged" in news(address)["problem"]
+
+
+def test_a_mistake_of_ours_does_not_look_like_the_end_of_the_command(runs, monkeypatch):
+    monkeypatch.setattr(live, "content", {}.__getitem__)
+    with serving(runs["scaffold-0"].path) as address:
+        assert news(address)["problem"].startswith("this run cannot be shown (TypeError: ")
 
 
 def test_a_browser_that_goes_away_is_no_error(runs, capfd):

@@ -1,6 +1,7 @@
 """``fedcanon report``, and its page in a browser."""
 
 import json
+import shutil
 import statistics
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from PIL import Image, ImageStat
 
 from fedcanon.report.page import write_report
-from fedcanon.report.page.wording import byte_count
+from fedcanon.report.wording import byte_count
 from fedcanon.runs.measures import frame
 from fedcanon.runs.training import load, train
 from tests.report.conftest import METHODS, PANELS, SEEDS
@@ -92,7 +93,7 @@ def test_damaged_runs_are_named(fedcanon, tmp_path):
         history.write_bytes(kept + damaged)
         code, _, err = fedcanon("report", str(folder), "-o", str(page))
         assert (code, page.exists()) == (2, False)
-        assert "the run run cannot be read" in err
+        assert "history.jsonl is damaged (line 4: " in err
     history.write_bytes(kept)
     model.write_bytes(model.read_bytes()[:40])
     code, _, err = fedcanon("report", str(folder), "-o", str(page))
@@ -288,3 +289,17 @@ def test_names_are_text_and_never_markup(visit, fedcanon, interrupted, tmp_path)
     assert seen.text("#runs tbody th") == strange.name
     assert strange.name in seen.text("#without-model")
     assert seen.requests == [(tmp_path / "r.html").as_uri()]
+
+
+def test_settings_are_text_and_never_markup(visit, fedcanon, runs, tmp_path):
+    """Plotly takes labels for HTML with variables."""
+    name = "<i>%{y}</i>&amp;"
+    folder = shutil.copytree(runs["scaffold-0"].path, tmp_path / "run")
+    config = folder / "config.toml"
+    config.write_text(config.read_text().replace('name = "scaffold"', f'name = "{name}"'))
+    fedcanon("report", str(folder), "-o", str(tmp_path / "r.html"))
+    seen = visit(tmp_path / "r.html")
+    assert seen.text("h1") == f"{name} on digits"
+    hover = "(chart) => Plotly.Fx.hover(chart, [{curveNumber: 0, pointNumber: 2}])"
+    seen.page.locator("#panels .chart").first.evaluate(hover)
+    assert name in seen.page.locator("#panels .hovertext").first.text_content()

@@ -94,8 +94,8 @@ def test_stopped(fedcanon, tmp_path, undisturbed, whom):
     else:
         process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 2
-    assert err.startswith("error: stopped: the same command goes on")
+    assert process.returncode == 130
+    assert err.startswith("stopped: the same command goes on")
     assert err.count("\n") == 1
     check_the_rest(fedcanon, folder, undisturbed)
 

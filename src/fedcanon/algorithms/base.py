@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal, Protocol, get_args, get_origin, get_type_hints
 
@@ -11,14 +11,11 @@ import numpy as np
 from torch import Tensor
 
 from fedcanon.algorithms.schedules import Schedule, require_local_steps, require_step
+from fedcanon.compression import Encoded
 from fedcanon.errors import FedcanonError
 
 State = dict[str, Any]
 """Named flat vectors (1-D tensors) and small numbers."""
-
-
-_OWN = "client/"
-"""Marks the entries of a client's own state in messages to clients that keep nothing."""
 
 
 class Prox(Protocol):
@@ -26,15 +23,6 @@ class Prox(Protocol):
 
     def __call__(self, x: Tensor, step: float, *, counted: bool = True) -> Tensor:
         """prox_{step·h}(x). ``counted`` is off for a copy kept only to look at."""
-        ...
-
-
-class OnItsWay(Protocol):
-    """A vector as it travels: compressed, clipped or as it was."""
-
-    @property
-    def vector(self) -> Tensor:
-        """What the receiver makes of it."""
         ...
 
 
@@ -87,24 +75,17 @@ class Work(Protocol):
         """prox_{step·h}(x), counted; a step of 0 is the identity and costs nothing."""
         ...
 
-    def encode(self, u: Tensor) -> OnItsWay:
-        """``u`` as it travels: compressed or clipped; both sides move by its ``vector``."""
+    def encode(self, u: Tensor) -> Encoded:
+        """``u`` as it travels: clipped, compressed or as it is; both sides move by its ``vector``.
+
+        A method whose client keeps something that depends on its upload calls this itself. What is
+        in an upload without it is encoded when it leaves.
+        """
         ...
 
 
-@dataclass(frozen=True)
-class Links:
-    """Who averages whose uploads in a method without one common average.
-
-    Node i gets Σ_j weights[i, j]·upload_j and exchanges messages with degrees[i] neighbours.
-    """
-
-    weights: Tensor
-    degrees: tuple[int, ...]
-
-
 class Algorithm(ABC):
-    """A federated method: six small functions on named flat vectors.
+    """A federated method: eight functions on named flat vectors.
 
     An algorithm is a frozen dataclass of its hyper-parameters. It holds no training state, draws no
     random number of its own and knows neither data nor models nor processes. Vectors are never
@@ -112,7 +93,11 @@ class Algorithm(ABC):
     so that it also runs on stacked clients.
 
     One round: the server sends ``broadcast``; each participant answers with ``local``; the engine
-    averages the uploads and the server calls ``aggregate``.
+    averages the uploads and the server calls ``aggregate``. ``server_init`` and ``client_init``
+    begin, ``model`` is what comes out, ``prox_step`` and ``theory`` say which steps are allowed.
+
+    What only some methods do is a capability, a class to derive from beside this one: see
+    ``algorithms.capabilities``.
     """
 
     solves: ClassVar[str] = "f + h"
@@ -121,11 +106,19 @@ class Algorithm(ABC):
     partial_participation: ClassVar[bool] = True
     """Whether a round may leave clients out."""
 
-    compressible: ClassVar[bool] = False
-    """Whether uploads go through ``work.encode``, so that a compressor may be set."""
+    averages: ClassVar[Mapping[str, str]] = {}
+    """Which vectors of the server are means of vectors of the clients, by name.
 
-    recalled: ClassVar[frozenset[str]] = frozenset()
-    """Names in the broadcast that a client of the round before computes itself, by ``recall``."""
+    {"e": "v"} says that the server's e is Σ p_i v_i over all clients, at any time. When clients
+    join or leave, the engine computes such a mean anew and the run goes on.
+    """
+
+    alterable: ClassVar[frozenset[str]] = frozenset()
+    """The vectors of an upload that may be altered on their way: clipped or compressed.
+
+    A method whose client keeps something that depends on such a vector must send
+    ``work.encode(vector)`` and keep what follows from ``.vector`` of that.
+    """
 
     def __post_init__(self) -> None:
         """Refuse step sizes that are not positive and choices that do not exist."""
@@ -151,42 +144,9 @@ class Algorithm(ABC):
     def broadcast(self, server: State, t: int, rng: np.random.Generator) -> State:
         """What every participant of round ``t`` receives: vectors, step sizes, coins."""
 
-    def recall(self, previous: State, received: State) -> State:
-        """The ``recalled`` entries, from the broadcast of the round before and the rest of this."""
-        return {}
-
     @abstractmethod
     def local(self, client: State, received: State, work: Work) -> tuple[State, State]:
         """One client's round: its upload and its new state."""
-
-    def request(self, client: State, sent: State, *, compressed: bool) -> State:
-        """What a client that keeps nothing is sent: the broadcast and its own state, in one.
-
-        For deployments in which the server keeps the states: ``request``, ``respond`` and
-        ``settle`` together are ``local``. A method that knows a shorter way says so here;
-        ``compressed`` tells that uploads go through a compressor.
-        """
-        return {**sent, **{f"{_OWN}{name}": entry for name, entry in client.items()}}
-
-    def respond(self, received: State, work: Work) -> State:
-        """The answer of a client that keeps nothing."""
-        client = {k.removeprefix(_OWN): v for k, v in received.items() if k.startswith(_OWN)}
-        sent = {name: entry for name, entry in received.items() if not name.startswith(_OWN)}
-        upload, state = self.local(client, sent, work)
-        return {**upload, **{f"{_OWN}{name}": entry for name, entry in state.items()}}
-
-    def settle(self, client: State, sent: State, response: State) -> tuple[State, State]:
-        """Upload and new state of a client that keeps nothing, from its (decoded) answer."""
-        state = {k.removeprefix(_OWN): v for k, v in response.items() if k.startswith(_OWN)}
-        return {k: v for k, v in response.items() if not k.startswith(_OWN)}, state
-
-    def regrouped(self, server: State, clients: Sequence[tuple[float, State]]) -> State | None:
-        """The server's state once clients have joined or left for good.
-
-        ``clients`` are those that remain, by weight (they add up to 1) and state. None where the
-        method must begin anew from its model.
-        """
-        return None
 
     @abstractmethod
     def aggregate(self, server: State, sent: State, mean: State, share: float, prox: Prox) -> State:
@@ -201,40 +161,41 @@ class Algorithm(ABC):
         z: Tensor = server["z"]
         return z
 
-    def everyone(self, server: State) -> bool:
-        """Whether the next round must have all clients."""
-        return not self.partial_participation
-
-    def links(self, clients: int) -> Links | None:
-        """Who averages whose uploads; None for one server that averages them all.
-
-        With links, ``mean`` has a row for each client, and of a matrix in the broadcast each client
-        receives its own row.
-        """
-        return None
-
-    def diagnostics(self, server: State) -> dict[str, float]:
-        """Numbers of the method's own that are worth recording."""
-        return {}
-
     def prox_step(self, rounds: int) -> float:
         """The largest step at which a run of so many rounds calls the prox; 0 if it never does."""
         return 0.0
 
-    def automatic(self, L: float, rho: float) -> dict[str, float]:
-        """What "auto" means for a step size, given the smoothness L of f and the ρ of h.
+    def theory(self, L: float, rho: float) -> StepRules:
+        """What "auto" means and how large β may be, where f is L-smooth and h ρ-weakly convex."""
+        K = getattr(self, "local_steps", 1)
+        return step_rules(L, K, alpha=safe_step(L, rho), beta=1 / (K * L))
 
-        The local step ``beta`` is filled in last: its rule may use the other parameters.
-        """
-        return {"alpha": safe_step(L, rho), "beta": 1 / (L * getattr(self, "local_steps", 1))}
 
-    def beta_limits(self, L: float) -> dict[str, float]:
-        """Why the local step β should not be larger, and than what."""
-        local_steps = getattr(self, "local_steps", 1)
-        return {
-            "β ≤ 2/L: stable local steps": 2 / L,
-            "βKL ≤ 1: local models stay near": 1 / (local_steps * L),
-        }
+@dataclass(frozen=True)
+class StepRules:
+    """The step sizes that theory suggests for a method.
+
+    ``automatic`` has a number for every parameter that may be "auto". The local step β is filled in
+    last, from rules asked for again once the others are known. ``beta_limits`` are upper limits on
+    β, each under the reason for it.
+    """
+
+    automatic: dict[str, float]
+    beta_limits: dict[str, float]
+
+
+def step_rules(L: float, local_steps: int, **automatic: float) -> StepRules:
+    """Rules with the limits on β that hold for all methods with K local gradient steps."""
+    limits = {
+        "β ≤ 2/L: stable local steps": 2 / L,
+        "βKL ≤ 1: local models stay near": 1 / (local_steps * L),
+    }
+    return StepRules(automatic, limits)
+
+
+def local_prox_rules(L: float, rho: float, local_steps: int) -> StepRules:
+    """Rules of methods whose K local steps have the domain 1/ρ of the prox between them."""
+    return step_rules(L, local_steps, beta=safe_step(L, rho) / local_steps)
 
 
 def safe_step(L: float, rho: float) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedcanon.algorithms.base import Algorithm, Prox, State, Work, safe_step
+from fedcanon.algorithms.base import Algorithm, Prox, State, StepRules, Work, local_prox_rules
 from fedcanon.algorithms.schedules import Step, at, require_step
 from fedcanon.errors import FedcanonError
 
@@ -31,6 +31,8 @@ class FedDA(Algorithm):
     beta: Step = 0.1
     local_steps: int = 10
     server_step: Step = 1.0
+
+    alterable = frozenset({"move"})
 
     def server_init(self, z: Tensor, prox: Prox) -> State:
         return {"z": z, "y": z, "E": 0.0}
@@ -59,8 +61,8 @@ class FedDA(Algorithm):
             E += server_step * beta * self.local_steps
         return max(E, last_local)
 
-    def automatic(self, L: float, rho: float) -> dict[str, float]:
-        return {"beta": safe_step(L, rho) / self.local_steps}
+    def theory(self, L: float, rho: float) -> StepRules:
+        return local_prox_rules(L, rho, self.local_steps)
 
 
 @dataclass(frozen=True)
@@ -141,8 +143,6 @@ class FastFedDA(Algorithm):
         A = sum(map(self._weight, steps))
         return A / self._scales(A, len(steps))[1]
 
-    def automatic(self, L: float, rho: float) -> dict[str, float]:
-        return {"beta": 1 / (2 * L)}
-
-    def beta_limits(self, L: float) -> dict[str, float]:
-        return {"β ≤ 1/(2L): γ = 1/β outweighs the curvature": 1 / (2 * L)}
+    def theory(self, L: float, rho: float) -> StepRules:
+        limits = {"β ≤ 1/(2L): γ = 1/β outweighs the curvature": 1 / (2 * L)}
+        return StepRules({"beta": 1 / (2 * L)}, limits)

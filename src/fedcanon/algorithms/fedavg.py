@@ -32,6 +32,7 @@ class FedAvg(Algorithm):
     server_step: Step = 1.0
 
     solves = "f"
+    alterable = frozenset({"move"})
 
     def broadcast(self, server: State, t: int, rng: np.random.Generator) -> State:
         steps = {"beta": at(self.beta, t), "server_step": at(self.server_step, t)}
@@ -92,6 +93,7 @@ class FedAvgM(Algorithm):
     fresh: float = 0.1
 
     solves = "f"
+    alterable = frozenset({"direction"})
 
     def __post_init__(self) -> None:
         super().__post_init__()

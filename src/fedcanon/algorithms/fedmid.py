@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from fedcanon.algorithms.base import Algorithm, Prox, State, Work, safe_step
+from fedcanon.algorithms.base import Algorithm, Prox, State, StepRules, Work, local_prox_rules
 from fedcanon.algorithms.schedules import Step, at
 
 
@@ -31,6 +31,8 @@ class FedMiD(Algorithm):
     server_step: Step = 1.0
     server_prox: Literal["published", "paper", "per_step", "none"] = "published"
     client_prox: bool = True
+
+    alterable = frozenset({"move"})
 
     def _tau(self, t: int) -> float:
         beta, server_step = at(self.beta, t), at(self.server_step, t)
@@ -57,5 +59,5 @@ class FedMiD(Algorithm):
         local = [at(self.beta, t) for t in range(rounds)] if self.client_prox else []
         return max([*local, *(self._tau(t) for t in range(rounds))])
 
-    def automatic(self, L: float, rho: float) -> dict[str, float]:
-        return {"beta": safe_step(L, rho) / self.local_steps}
+    def theory(self, L: float, rho: float) -> StepRules:
+        return local_prox_rules(L, rho, self.local_steps)

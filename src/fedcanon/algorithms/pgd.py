@@ -22,6 +22,7 @@ class PGD(Algorithm):
     alpha: Step = 0.1
 
     partial_participation = False
+    alterable = frozenset({"gradient"})
 
     def broadcast(self, server: State, t: int, rng: np.random.Generator) -> State:
         return {"z": server["z"], "alpha": at(self.alpha, t)}

@@ -34,6 +34,7 @@ class Scaffold(Algorithm):
     option: Literal["I", "II"] = "II"
 
     solves = "f"
+    averages = {"e": "e"}
 
     def server_init(self, z: Tensor, prox: Prox) -> State:
         return {"z": z, "e": torch.zeros_like(z)}

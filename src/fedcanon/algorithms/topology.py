@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from fedcanon.algorithms.base import Links
+from fedcanon.algorithms.capabilities import Links
 from fedcanon.errors import FedcanonError
 
 if TYPE_CHECKING:

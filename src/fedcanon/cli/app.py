@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -11,8 +12,8 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from fedcanon import __version__
-from fedcanon.errors import FedcanonError
+from fedcanon.errors import FedcanonError, RunStoppedError
+from fedcanon.version import __version__
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -28,6 +29,12 @@ Settings = Annotated[
     list[str] | None,
     typer.Option("--set", help="Change a setting: algorithm.beta=0.05.", metavar="KEY=VALUE"),
 ]
+
+
+def plain(text: object) -> str:
+    """Text for the console: brackets are no markup, control characters are written as codes."""
+    letters = (c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in str(text))
+    return escape("".join(letters))
 
 
 def _show_version(wanted: bool) -> None:
@@ -47,12 +54,19 @@ def common(
 
 
 def main() -> None:
-    """Run the command line; a user's mistake ends with one message and exit code 2."""
+    """Run the command line.
+
+    A user's mistake ends with one message and exit code 2, a run that was asked to stop with the
+    exit code of Ctrl-C.
+    """
     # One thread gives the same bits on every machine and does not stall when cores are busy.
     torch.set_num_threads(1)
     try:
         app()
+    except RunStoppedError as stop:
+        Console(stderr=True).print(escape(str(stop)), highlight=False, soft_wrap=True)
+        sys.exit(128 + signal.SIGINT)
     except FedcanonError as error:
-        message = f"[bold red]error:[/] {escape(str(error))}"
+        message = f"[bold red]error:[/] {plain(error)}"
         Console(stderr=True).print(message, highlight=False, soft_wrap=True)
         sys.exit(2)

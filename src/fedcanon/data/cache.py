@@ -18,17 +18,20 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from filelock import FileLock
+from pydantic import TypeAdapter
 from scipy import sparse
 from torch import Tensor
 
 from fedcanon.data.dataset import Dataset, Inputs, Split
 from fedcanon.errors import FedcanonError
+from fedcanon.files import read_json, remove_unfinished, write_whole
 
 
 def cache_folder() -> Path:
@@ -55,7 +58,7 @@ def cached(
         if not entry:
             content = _content(folder, files)
             with _writing(place):
-                _replace(stamp, lambda path: path.write_text(content))
+                write_whole(stamp, content)
             entry = _entry(place, content, version)
         dataset = _read(entry, name)
         if not dataset:
@@ -75,8 +78,7 @@ def _locked(place: Path) -> Iterator[None]:
         lock = FileLock(place / "lock")
         lock.acquire()
     try:
-        for leftover in place.glob("*.part"):
-            leftover.unlink()
+        remove_unfinished(place)
         yield
     finally:
         lock.release()
@@ -111,6 +113,15 @@ class _Entry:
     record: Path
 
 
+@dataclass(frozen=True)
+class _Record:
+    """By what a file of tensors is known again."""
+
+    size: int
+    mtime_ns: int
+    sha256: str
+
+
 def _entry(place: Path, content: str, version: int) -> _Entry:
     stem = f"{content}-v{version}"
     return _Entry(place / f"{stem}.pt", place / f"{stem}.json")
@@ -128,13 +139,13 @@ def _read(entry: _Entry, name: str) -> Dataset | None:
     The checksum is verified when the time of the file is not the recorded one.
     """
     try:
-        record = json.loads(entry.record.read_text())
+        record = read_json(entry.record, TypeAdapter(_Record))
         stat = entry.tensors.stat()
-    except (FileNotFoundError, json.JSONDecodeError):
+    except (FileNotFoundError, FedcanonError):
         return None
-    if stat.st_size != record["size"]:
+    if record is None or stat.st_size != record.size:
         return None
-    if stat.st_mtime_ns != record["mtime_ns"] and _sha256(entry.tensors) != record["sha256"]:
+    if stat.st_mtime_ns != record.mtime_ns and _sha256(entry.tensors) != record.sha256:
         return None
     packed = torch.load(entry.tensors, mmap=True, weights_only=True)
     train, test = (_unpack_split(packed[part]) for part in ("train", "test"))
@@ -148,14 +159,10 @@ def _write(entry: _Entry, dataset: Dataset) -> None:
         "classes": dataset.classes,
         "note": dataset.note,
     }
-    _replace(entry.tensors, lambda path: torch.save(packed, path))
+    write_whole(entry.tensors, partial(torch.save, packed))
     stat = entry.tensors.stat()
-    record = {
-        "size": stat.st_size,
-        "mtime_ns": stat.st_mtime_ns,
-        "sha256": _sha256(entry.tensors),
-    }
-    _replace(entry.record, lambda path: path.write_text(json.dumps(record)))
+    record = _Record(stat.st_size, stat.st_mtime_ns, _sha256(entry.tensors))
+    write_whole(entry.record, json.dumps(asdict(record)))
 
 
 def _pack_split(split: Split) -> dict[str, Any]:
@@ -178,18 +185,6 @@ def _unpack(packed: Tensor | dict[str, Any]) -> Inputs:
         return packed
     data, indices, indptr = (packed[key].numpy() for key in ("data", "indices", "indptr"))
     return sparse.csr_array((data, indices, indptr), shape=packed["shape"])
-
-
-def _replace(path: Path, write: Callable[[Path], object]) -> None:
-    """Write a file so that, whatever happens, it has the old content or the new."""
-    temporary = path.with_name(f"{path.name}.part")
-    try:
-        write(temporary)
-        with temporary.open("rb+") as stream:
-            os.fsync(stream.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 @contextmanager

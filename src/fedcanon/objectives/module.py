@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Self, overload
@@ -14,9 +14,8 @@ from torch import Tensor, nn
 from fedcanon.objectives.augment import Augmentation
 from fedcanon.objectives.base import Objective
 from fedcanon.objectives.flat import FlatModule
+from fedcanon.objectives.losses import Loss
 from fedcanon.objectives.perceptron import Batch, Perceptron, perceptron_of
-
-Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 class ModuleClients(Sequence["ModuleObjective"]):

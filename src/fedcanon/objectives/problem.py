@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from fedcanon.errors import FedcanonError
+from fedcanon.files import Count
 from fedcanon.layout import Layout
 from fedcanon.objectives.base import Objective
 
@@ -30,10 +31,10 @@ class DataSummary:
     """
 
     name: str
-    shape: tuple[int, ...]
-    classes: int
-    label_counts: list[list[int]]
-    samples: list[int] = field(default_factory=list)
+    shape: tuple[Count, ...]
+    classes: Count
+    label_counts: list[list[Count]]
+    samples: list[Count] = field(default_factory=list)
 
     @property
     def total(self) -> int:

@@ -18,11 +18,11 @@ from matplotlib.figure import Figure
 from fedcanon.paper.networks import SCAD, network_config
 from fedcanon.paper.outcome import Claim, Outcome, Table, judged
 from fedcanon.paper.scales import Scale
-from fedcanon.paper.trials import SAME_ACCURACY, Bench, portion
+from fedcanon.paper.trials import SAME_ACCURACY, Trainer, portion
 from fedcanon.paper.tuning import Grid, train_tuned, tune
-from fedcanon.report.plots import COLOURS
 from fedcanon.runs.config import Config
 from fedcanon.runs.named import make_dataset
+from fedcanon.runs.plots import COLOURS
 
 METHODS: dict[str, dict[str, Any]] = {
     "FedCanon": {"name": "fedcanon"},
@@ -181,7 +181,7 @@ Notes = dict[tuple[str, str], str]
 """What part of a dataset is used with a model."""
 
 
-def run(scale: Scale, bench: Bench) -> Iterator[Outcome]:
+def run(scale: Scale, trainer: Trainer) -> Iterator[Outcome]:
     """Run row by row; the outcome is written after each, so that a long job shows what it has."""
     plan = PLANS[scale]
     found: dict[Row, Accuracies] = {}
@@ -196,8 +196,8 @@ def run(scale: Scale, bench: Bench) -> Iterator[Outcome]:
         for method in METHODS:
             label, config = f"{method}, {row.label}", _config(setting, row, method)
             grid = setting.grid(method)
-            tuned = tune(bench, label, config, dataset, grid, setting.tuning_rounds)
-            best, trainings = train_tuned(bench, label, config, dataset, tuned, setting.seeds)
+            tuned = tune(trainer, label, config, dataset, grid, setting.tuning_rounds)
+            best, trainings = train_tuned(trainer, label, config, dataset, tuned, setting.seeds)
             grids[row.label][method], steps[row.label][method] = tuned.grid, best
             found[row][method] = [training.accuracy() for training in trainings]
         yield _outcome(scale, plan, found, notes, {"grids": grids, "steps": steps})

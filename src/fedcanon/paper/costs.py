@@ -19,10 +19,10 @@ from fedcanon.algorithms import (
     FedMiD,
     ProxSkip,
 )
-from fedcanon.engines.randomness import Purpose, generator
 from fedcanon.paper.outcome import Claim, Outcome, Table
 from fedcanon.paper.scales import Scale
-from fedcanon.paper.trials import Bench
+from fedcanon.paper.trials import Trainer
+from fedcanon.randomness import Purpose, generator
 from fedcanon.runs.build import build_problem
 from fedcanon.runs.config import load_config
 from fedcanon.runs.federation import Federation
@@ -31,9 +31,9 @@ from fedcanon.runs.named import make_penalty
 CLIENTS, SAMPLED, LOCAL_STEPS, ROUNDS = 10, 3, 5, 8
 
 
-def run(scale: Scale, bench: Bench) -> Iterator[Outcome]:
+def run(scale: Scale, trainer: Trainer) -> Iterator[Outcome]:
     """Count for every composite method; the same at every scale."""
-    with bench.watch.steps("every composite method", len(methods())) as done:
+    with trainer.watch.steps("every composite method", len(methods())) as done:
         found = []
         for cost in costs():
             found.append(cost)
@@ -155,14 +155,17 @@ def costs() -> Iterator[Cost]:
     problem = build_problem(config)
     penalty = make_penalty({"name": "l1", "kappa": 1e-4}, problem.layout)
     for method in methods():
-        federation = Federation(problem, method.algorithm, penalty, method.participants, 32)
+        participants = method.participants
+        federation = Federation(
+            problem, method.algorithm, penalty, participants=participants, batch_size=32
+        )
         federation.step()
         first = _counts(federation)
         for _ in range(1, ROUNDS):
             federation.step()
         pairs = zip(_counts(federation), first, strict=True)
         prox, down, up = (now - before for now, before in pairs)
-        messages = (ROUNDS - 1) * method.participants * len(problem.start)
+        messages = (ROUNDS - 1) * participants * len(problem.start)
         yield Cost(method, prox / (ROUNDS - 1), (down + up) / messages, down / messages)
 
 

@@ -9,7 +9,7 @@ from fedcanon.data.sources import load_files
 from fedcanon.data.sources.source import AbsentError
 from fedcanon.paper.outcome import Claim, Outcome, Table
 from fedcanon.paper.scales import Scale
-from fedcanon.paper.trials import Bench
+from fedcanon.paper.trials import Trainer
 
 
 @dataclass(frozen=True)
@@ -60,10 +60,10 @@ class Found:
         return self.classes, self.shape
 
 
-def run(scale: Scale, bench: Bench) -> Iterator[Outcome]:
+def run(scale: Scale, trainer: Trainer) -> Iterator[Outcome]:
     """Load every dataset from its files and count; the same at every scale."""
     found = []
-    with bench.watch.steps("datasets", len(PUBLISHED)) as done:
+    with trainer.watch.steps("datasets", len(PUBLISHED)) as done:
         for name in PUBLISHED:
             found.append(_count(name))
             done()

@@ -13,7 +13,7 @@ from itertools import pairwise
 from fedcanon.paper.curves import Panel, draw
 from fedcanon.paper.outcome import Claim, Outcome, Table, judged
 from fedcanon.paper.scales import Scale
-from fedcanon.paper.trials import Bench
+from fedcanon.paper.trials import Trainer
 from fedcanon.runs import Record
 from fedcanon.runs.config import Config, make_config
 from fedcanon.runs.named import make_dataset
@@ -46,7 +46,7 @@ SETTINGS = {
 Histories = dict[float, list[Record]]
 
 
-def run(scale: Scale, bench: Bench) -> Iterator[Outcome]:
+def run(scale: Scale, trainer: Trainer) -> Iterator[Outcome]:
     """Train every combination and draw the four panels for each method."""
     setting = SETTINGS[scale]
     dataset = make_dataset({"name": "a9a"})
@@ -56,7 +56,7 @@ def run(scale: Scale, bench: Bench) -> Iterator[Outcome]:
     def history(method: str, alpha: float, beta: float) -> list[Record]:
         label = f"{method}, α = {alpha:g}, β = {beta:g}"
         config = _config(setting, METHODS[method], alpha, beta)
-        return bench.train(label, config, dataset).records
+        return trainer.train(label, config, dataset).records
 
     for method in METHODS:
         alphas[method] = {alpha: history(method, alpha, BETA) for alpha in setting.alphas}

@@ -16,7 +16,7 @@ from fedcanon.paper.curves import Panel, draw
 from fedcanon.paper.networks import network_config
 from fedcanon.paper.outcome import Claim, Outcome, Table, judged
 from fedcanon.paper.scales import Scale
-from fedcanon.paper.trials import SAME_ACCURACY, Bench, Training, portion
+from fedcanon.paper.trials import SAME_ACCURACY, Trainer, Training, portion
 from fedcanon.paper.tuning import Tuned, train_tuned, tune
 from fedcanon.runs.config import Config
 from fedcanon.runs.named import make_dataset
@@ -66,7 +66,7 @@ SETTINGS = {
 
 
 @dataclass(frozen=True)
-class Result:
+class MethodResult:
     """A method on one partition: β, and the trainings for all seeds."""
 
     beta: float
@@ -86,11 +86,11 @@ class Result:
         return "diverged" if self.diverged else f"{self.accuracy(last):.4f}"
 
 
-Results = dict[str, dict[str, Result]]
+Results = dict[str, dict[str, MethodResult]]
 """By partition and method."""
 
 
-def run(scale: Scale, bench: Bench) -> Iterator[Outcome]:
+def run(scale: Scale, trainer: Trainer) -> Iterator[Outcome]:
     """Tune every method on every partition, then train with equal steps and with each one's own."""
     setting = SETTINGS[scale]
     dataset = portion(make_dataset({"name": "fashion_mnist"}), *setting.samples)
@@ -100,7 +100,7 @@ def run(scale: Scale, bench: Bench) -> Iterator[Outcome]:
     for shown, partition in PARTITIONS.items():
         tuned = {
             method: tune(
-                bench,
+                trainer,
                 f"{method}, {shown}",
                 _config(setting, partition, name),
                 dataset,
@@ -111,12 +111,12 @@ def run(scale: Scale, bench: Bench) -> Iterator[Outcome]:
         }
         grids[shown] = {method: found.grid for method, found in tuned.items()}
         own[shown] = {
-            method: _trained(bench, setting, dataset, shown, method, found)
+            method: _trained(trainer, setting, dataset, shown, method, found)
             for method, found in tuned.items()
         }
         same = Tuned([{"beta": own[shown]["FedCanon"].beta}], [])
         equal[shown] = {
-            method: _trained(bench, setting, dataset, shown, method, same) for method in METHODS
+            method: _trained(trainer, setting, dataset, shown, method, same) for method in METHODS
         }
     subset = f" · {dataset.note}" if dataset.note else ""
     yield Outcome(
@@ -149,14 +149,14 @@ def _config(setting: Setting, partition: str, method: str) -> Config:
 
 
 def _trained(
-    bench: Bench, setting: Setting, dataset: Dataset, shown: str, method: str, tuned: Tuned
-) -> Result:
+    trainer: Trainer, setting: Setting, dataset: Dataset, shown: str, method: str, tuned: Tuned
+) -> MethodResult:
     label, config = f"{method}, {shown}", _config(setting, PARTITIONS[shown], METHODS[method])
-    steps, trainings = train_tuned(bench, label, config, dataset, tuned, setting.seeds)
-    return Result(steps["beta"], trainings)
+    steps, trainings = train_tuned(trainer, label, config, dataset, tuned, setting.seeds)
+    return MethodResult(steps["beta"], trainings)
 
 
-def _panel(shown: str, results: dict[str, Result]) -> Panel:
+def _panel(shown: str, results: dict[str, MethodResult]) -> Panel:
     curves = {}
     for method, result in results.items():
         histories = [training.records for training in result.trainings]
@@ -233,7 +233,7 @@ def _claims(setting: Setting, equal: Results, own: Results) -> list[Claim]:
     return claims
 
 
-def _fluctuation(setting: Setting, results: dict[str, Result], methods: list[str]) -> float:
+def _fluctuation(setting: Setting, results: dict[str, MethodResult], methods: list[str]) -> float:
     """The largest standard deviation of a method's last measurements."""
     if setting.last < 2:
         return 0.0
@@ -245,12 +245,12 @@ def _fluctuation(setting: Setting, results: dict[str, Result], methods: list[str
     return max(statistics.stdev(accuracies) for accuracies in ends if len(accuracies) > 1)
 
 
-def _spread(setting: Setting, results: dict[str, Result], methods: list[str]) -> float:
+def _spread(setting: Setting, results: dict[str, MethodResult], methods: list[str]) -> float:
     found = [results[method].accuracy(setting.last) for method in methods]
     return max(found) - min(found)
 
 
-def _behind(setting: Setting, results: dict[str, Result]) -> tuple[float, list[str]]:
+def _behind(setting: Setting, results: dict[str, MethodResult]) -> tuple[float, list[str]]:
     """How far FedAvg is behind the mean of the corrected methods, without those that diverged."""
     diverged = [method for method in CORRECTED if results[method].diverged]
     others = [

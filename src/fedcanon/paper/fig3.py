@@ -15,7 +15,7 @@ from fedcanon.paper.curves import Panel, draw
 from fedcanon.paper.networks import SCAD, network_config
 from fedcanon.paper.outcome import Claim, Outcome, Table, judged
 from fedcanon.paper.scales import Scale
-from fedcanon.paper.trials import SAME_ACCURACY, Bench, Training, portion
+from fedcanon.paper.trials import SAME_ACCURACY, Trainer, Training, portion
 from fedcanon.paper.tuning import Tuned, train_tuned, tune
 from fedcanon.paper.turns import SAME_TIME, median_seconds
 from fedcanon.runs.build import assemble, build_problem
@@ -88,7 +88,7 @@ Finals = dict[str, dict[str, Final]]
 """By partition and method."""
 
 
-def run(scale: Scale, bench: Bench) -> Iterator[Outcome]:
+def run(scale: Scale, trainer: Trainer) -> Iterator[Outcome]:
     """Tune β and train on every partition, and time a round of each method."""
     setting = SETTINGS[scale]
     dataset = portion(make_dataset({"name": "fashion_mnist"}), *setting.samples)
@@ -99,10 +99,10 @@ def run(scale: Scale, bench: Bench) -> Iterator[Outcome]:
         for method, name in METHODS.items():
             label, config = f"{method}, {shown}", _config(setting, PARTITIONS[shown], name)
             grid = {"beta": setting.betas}
-            best = tune(bench, label, config, dataset, grid, setting.tuning_rounds)
-            steps, (training,) = train_tuned(bench, label, config, dataset, best)
+            best = tune(trainer, label, config, dataset, grid, setting.tuning_rounds)
+            steps, (training,) = train_tuned(trainer, label, config, dataset, best)
             tuned[shown][method], finals[shown][method] = best, Final(steps["beta"], training)
-    seconds = _seconds(setting, bench, dataset)
+    seconds = _seconds(setting, trainer, dataset)
     subset = f" · {dataset.note}" if dataset.note else ""
     yield Outcome(
         item="fig3",
@@ -139,7 +139,7 @@ def _config(setting: Setting, partition: str, method: str) -> Config:
     return network_config(setting, "fashion_mnist", partition, "cnn", {"name": method}, SCAD)
 
 
-def _seconds(setting: Setting, bench: Bench, dataset: Dataset) -> dict[str, float]:
+def _seconds(setting: Setting, trainer: Trainer, dataset: Dataset) -> dict[str, float]:
     """The median round of every method, in one process and by turns."""
     problem = build_problem(_config(setting, "iid", "fedcanon"), dataset)
     # Clients of one contender must not run beside another; with a small step none diverges.
@@ -148,7 +148,7 @@ def _seconds(setting: Setting, bench: Bench, dataset: Dataset) -> dict[str, floa
         method: assemble(changed(_config(setting, "iid", name), alone), problem).step
         for method, name in METHODS.items()
     }
-    with bench.watch.steps("rounds by turns", len(METHODS) * (setting.turns + 1)) as done:
+    with trainer.watch.steps("rounds by turns", len(METHODS) * (setting.turns + 1)) as done:
         return median_seconds(rounds, setting.turns, done)
 
 

@@ -18,9 +18,9 @@ from fedcanon.paper import (
 )
 from fedcanon.paper.outcome import Outcome
 from fedcanon.paper.scales import Scale
-from fedcanon.paper.trials import Bench
+from fedcanon.paper.trials import Trainer
 
-Item = Callable[[Scale, Bench], Iterator[Outcome]]
+Item = Callable[[Scale, Trainer], Iterator[Outcome]]
 """Yields the outcome; one that takes long yields several times, each replacing the one before."""
 
 ITEMS: dict[str, Item] = {

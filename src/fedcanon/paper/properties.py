@@ -35,8 +35,7 @@ from fedcanon.algorithms import (
     Scaffnew,
     Scaffold,
 )
-from fedcanon.compression import Identity
-from fedcanon.engines.randomness import Purpose, generator
+from fedcanon.engines import Rules
 from fedcanon.engines.work import ClientWork, CountedProx
 from fedcanon.errors import FedcanonError
 from fedcanon.layout import Layout
@@ -44,8 +43,9 @@ from fedcanon.objectives import Objective, Problem, Quadratic
 from fedcanon.paper.outcome import Claim, Outcome, Table, judged
 from fedcanon.paper.quadratics import minimiser
 from fedcanon.paper.scales import Scale
-from fedcanon.paper.trials import Bench
+from fedcanon.paper.trials import Trainer
 from fedcanon.penalties import L1, MCP, Penalty, Zero
+from fedcanon.randomness import Purpose, generator
 from fedcanon.runs import Federation
 from fedcanon.runs.measures import stationarity
 
@@ -193,12 +193,12 @@ class Known:
         return cls(problem, minimiser(problem, Zero(), 0.9), composite, fedavg)
 
 
-def run(scale: Scale, bench: Bench) -> Iterator[Outcome]:
+def run(scale: Scale, trainer: Trainer) -> Iterator[Outcome]:
     """Measure every column for every method."""
     setting = SETTINGS[scale]
     known = Known.of(setting)
     found = {}
-    with bench.watch.steps("methods", len(METHODS)) as done:
+    with trainer.watch.steps("methods", len(METHODS)) as done:
         for method in METHODS:
             found[method.name] = _measure(setting, known, method)
             done()
@@ -294,13 +294,10 @@ def _prox_calls(problem: Problem, method: Method, local_steps: int) -> float:
 
 def _solves(problem: Problem, algorithm: Algorithm) -> bool:
     penalty = L1(0.1)
-
-    def draws(purpose: Purpose) -> np.random.Generator:
-        return generator(0, purpose)
-
-    work = RecordingWork(problem.clients[0], CountedProx(penalty), None, Identity(), draws)
-    server = algorithm.server_init(problem.start, CountedProx(penalty))
-    received = algorithm.broadcast(server, 0, draws(Purpose.COINS))
+    prox = CountedProx(penalty)
+    work = RecordingWork(Rules(algorithm, penalty), problem.clients[0], prox, 0, 0)
+    server = algorithm.server_init(problem.start, prox)
+    received = algorithm.broadcast(server, 0, generator(0, Purpose.COINS))
     algorithm.local(algorithm.client_init(problem.start), received, work)
     return work.solved
 

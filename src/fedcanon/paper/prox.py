@@ -20,7 +20,7 @@ from fedcanon.paper.curves import Panel, draw
 from fedcanon.paper.masks import MaskedL1, MaskedMCP, MaskedSCAD
 from fedcanon.paper.outcome import Claim, Outcome, Table, judged
 from fedcanon.paper.scales import Scale
-from fedcanon.paper.trials import Bench
+from fedcanon.paper.trials import Trainer
 from fedcanon.paper.turns import median_seconds
 from fedcanon.penalties import L1, MCP, SCAD, Penalty
 from fedcanon.runs.named import make_dataset
@@ -68,13 +68,13 @@ class Times:
     masks: dict[str, float]
 
 
-def run(scale: Scale, bench: Bench) -> Iterator[Outcome]:
+def run(scale: Scale, trainer: Trainer) -> Iterator[Outcome]:
     """Time every model."""
     setting = SETTINGS[scale]
     found = {}
     for shown in setting.models:
         total = (setting.turns + 1) * (1 + len(OURS) + len(MASKS))
-        with bench.watch.steps(shown, total) as done:
+        with trainer.watch.steps(shown, total) as done:
             found[shown] = _times(shown.lower().replace("-", ""), setting, done)
     yield Outcome(
         item="prox",

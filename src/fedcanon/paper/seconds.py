@@ -17,7 +17,7 @@ from fedcanon.paper.masks import MaskedSCAD
 from fedcanon.paper.networks import SCAD as SCAD_TABLE
 from fedcanon.paper.outcome import Claim, Outcome, Table, judged
 from fedcanon.paper.scales import Scale
-from fedcanon.paper.trials import Bench, portion
+from fedcanon.paper.trials import Trainer, portion
 from fedcanon.paper.turns import SAME_TIME, median_seconds
 from fedcanon.penalties import SCAD, on_weights
 from fedcanon.runs import Federation
@@ -66,14 +66,14 @@ Seconds = dict[int, dict[str, float]]
 """Of T rounds, by K and method."""
 
 
-def run(scale: Scale, bench: Bench) -> Iterator[Outcome]:
+def run(scale: Scale, trainer: Trainer) -> Iterator[Outcome]:
     """Time a round of every method for every K, with both forms of the prox."""
     setting = SETTINGS[scale]
     found: dict[str, Seconds] = {MASKS: {}, OURS: {}}
     for K in setting.local_steps:
         federations = _federations(setting, K)
         label, total = f"K = {K}", len(federations) * (setting.turns + 1)
-        with bench.watch.steps(label, total) as done:
+        with trainer.watch.steps(label, total) as done:
             rounds = {name: federation.step for name, federation in federations.items()}
             median = median_seconds(rounds, setting.turns, done)
         for form, by_steps in found.items():

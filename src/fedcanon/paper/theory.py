@@ -27,7 +27,7 @@ from fedcanon.paper.quadratics import (
     variance,
 )
 from fedcanon.paper.scales import Scale
-from fedcanon.paper.trials import Bench
+from fedcanon.paper.trials import Trainer
 from fedcanon.penalties import L1, MCP, Penalty, Zero
 from fedcanon.runs import Federation
 from fedcanon.runs.measures import stationarity
@@ -104,14 +104,14 @@ class Case:
         return measured, bounds
 
 
-def run(scale: Scale, bench: Bench) -> Iterator[Outcome]:
+def run(scale: Scale, trainer: Trainer) -> Iterator[Outcome]:
     """Trace both methods on every case, and measure the drift for growing K."""
     setting = SETTINGS[scale]
     problem = scattered_problem(setting.clients, setting.samples, setting.dimension)
     noises = (EXACT, f"batches of {setting.batch_size}")
     total = len(PENALTIES) * len(METHODS) * (1 + setting.seeds)
     total += len(METHODS) * (len(setting.drift_steps) + len(setting.drift_kappas))
-    with bench.watch.steps("theorems", total) as done:
+    with trainer.watch.steps("theorems", total) as done:
         cases = {
             (name, noise): _case(setting, problem, penalty, noise, done)
             for name, penalty in PENALTIES.items()

@@ -14,7 +14,8 @@ import numpy as np
 import torch
 
 from fedcanon.data import Dataset, Split
-from fedcanon.errors import FedcanonError
+from fedcanon.errors import DivergenceError
+from fedcanon.files import write_whole
 from fedcanon.runs import Observer, Record
 from fedcanon.runs.config import Config
 from fedcanon.runs.folder import RunFolder
@@ -52,8 +53,8 @@ class Training:
 
 
 @dataclass(frozen=True)
-class Bench:
-    """Where an item works: the folder of its runs, and who watches."""
+class Trainer:
+    """Trains the runs of an item: in which folder they are kept, and who watches."""
 
     folder: Path
     watch: Watch = field(default_factory=Watch)
@@ -65,10 +66,8 @@ class Bench:
         if run.result is None and not note.is_file():
             try:
                 self._go_on(label, path, config, dataset)
-            except FedcanonError as error:
-                if "diverged" not in str(error):
-                    raise
-                note.write_text(str(error), encoding="utf-8")
+            except DivergenceError as error:
+                write_whole(note, str(error))
             # The states of all clients of a network fill a disk, and the run is over.
             shutil.rmtree(path / "checkpoints", ignore_errors=True)
         diverged = note.read_text(encoding="utf-8") if note.is_file() else ""

@@ -13,7 +13,7 @@ import torch
 
 from fedcanon.data import Dataset
 from fedcanon.errors import FedcanonError
-from fedcanon.paper.trials import Bench, Training
+from fedcanon.paper.trials import Trainer, Training
 from fedcanon.runs.build import spread
 from fedcanon.runs.config import Config, changed
 from fedcanon.search.selection import HELD_OUT
@@ -38,7 +38,7 @@ class Tuned:
 
 
 def tune(
-    bench: Bench, label: str, config: Config, dataset: Dataset, grid: Grid, rounds: int
+    trainer: Trainer, label: str, config: Config, dataset: Dataset, grid: Grid, rounds: int
 ) -> Tuned:
     """Train every point of a grid of algorithm settings, and rank them by loss.
 
@@ -56,7 +56,7 @@ def tune(
     losses = []
     for point in points:
         shown = ", ".join(f"{key} {value:g}" for key, value in point.items())
-        training = bench.train(f"tuning {label}: {shown}", with_steps(short, point), validation)
+        training = trainer.train(f"tuning {label}: {shown}", with_steps(short, point), validation)
         losses.append(_loss(training, rounds))
     order = sorted(range(len(points)), key=losses.__getitem__)
     ranking = [points[k] for k in order if math.isfinite(losses[k])]
@@ -70,7 +70,7 @@ def tune(
 
 
 def train_tuned(
-    bench: Bench,
+    trainer: Trainer,
     label: str,
     config: Config,
     dataset: Dataset,
@@ -85,7 +85,7 @@ def train_tuned(
     for settings in tuned.ranking:
         own = with_steps(config, settings)
         trainings = [
-            bench.train(f"{label}, seed {seed}", changed(own, {"seed": seed}), dataset)
+            trainer.train(f"{label}, seed {seed}", changed(own, {"seed": seed}), dataset)
             for seed in seeds
         ]
         results.append((settings, trainings))

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from fedcanon.data import Dataset
-from fedcanon.errors import FedcanonError
+from fedcanon.errors import FedcanonError, RunStoppedError, is_out_of_memory
 from fedcanon.objectives.flat import FlatModule
-from fedcanon.runs.build import AUTO, build, resolved
+from fedcanon.runs.build import build, resolved
 from fedcanon.runs.config import DEPLOYED, Config, changed, engine_settings, make_config
 from fedcanon.runs.federation import Federation
 from fedcanon.runs.fit import fit
@@ -25,12 +25,9 @@ from fedcanon.runs.measures import Record
 from fedcanon.runs.model_file import load_model, save_model
 from fedcanon.runs.observers import Observer
 from fedcanon.runs.result import Result
+from fedcanon.runs.steps import AUTO
 
 MODEL = "model.safetensors"
-
-
-class RunStoppedError(FedcanonError):
-    """A run was asked to stop, and stopped after a round with a checkpoint."""
 
 
 def train(
@@ -134,7 +131,7 @@ def load(name: str | Path) -> Result:
     make_model = partial(load_model, config, data.shape, data.classes, path)
     flat, records = FlatModule(make_model()), run.records()
     return Result(
-        flat.vector, flat.buffers, records, result["stopped"], make_model, run.name, run.path
+        flat.vector, flat.buffers, records, result.stopped, make_model, run.name, run.path
     )
 
 
@@ -165,7 +162,7 @@ def _go_on(
     records: Sequence[Record],
     observers: Sequence[Observer],
 ) -> Result:
-    federation.engine.keep_in(run.path)
+    federation.engine.use_folder(run.path)
     if federation.problem.data is not None:
         run.keep_data(federation.problem.data)
     try:
@@ -197,7 +194,7 @@ def _explained(run: RunFolder, config: Config, error: Exception) -> str | None:
     go_on = f"The last checkpoint is kept: go on with '{how_to_go_on(run, config)}'."
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return f"the disk of {run.path} is full: free some space. {go_on}"
-    if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
+    if is_out_of_memory(error):
         return f"there is not enough memory for this run. {go_on}"
     return None
 

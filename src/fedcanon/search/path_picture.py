@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from fedcanon.report.plots import COLOURS
+from fedcanon.runs.plots import COLOURS
 from fedcanon.search.point import Point
 
 MOST_LINES = 100

@@ -12,17 +12,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from fedcanon.checkpoint import write_text
-from fedcanon.errors import FedcanonError
+from fedcanon.errors import FedcanonError, RunStoppedError
+from fedcanon.files import write_whole
 from fedcanon.runs.build import build, check_names
 from fedcanon.runs.config import Config, load_config, unknown_name
 from fedcanon.runs.folder import RunFolder
 from fedcanon.runs.measures import measure
-from fedcanon.runs.training import RunStoppedError
-from fedcanon.search.folder import Question, opened
 from fedcanon.search.goal import Goal
+from fedcanon.search.search_folder import Question, opened
 from fedcanon.search.space import SEED, Sampler, Space
-from fedcanon.search.trials import Outcome, State, Trial, Trials
+from fedcanon.search.trials import Outcome, Trial, Trials, TrialStatus
 from fedcanon.search.workers import run_once, worker_processes
 
 
@@ -133,7 +132,7 @@ def run_sweep(sweep: Sweep, folder: Path, workers: int, watch: Watch) -> list[Tr
                 f"stopped: the same command goes on with what is missing in {folder}."
             ) from None
         found = trials.all()
-        write_text(folder / TABLE, _table(sweep, found))
+        write_whole(folder / TABLE, _table(sweep, found))
         return found
 
 
@@ -145,7 +144,9 @@ def run_path(folder: Path, trial: Trial, seed: int) -> Path:
 def _go_on(sweep: Sweep, folder: Path, trials: Trials, workers: int, watch: Watch) -> None:
     """Keep all workers busy until every trial has ended."""
     begun = trials.all()
-    waiting = deque((t, seed) for t in begun if t.state is State.running for seed in sweep.seeds)
+    waiting = deque(
+        (t, seed) for t in begun if t.state is TrialStatus.running for seed in sweep.seeds
+    )
     done = (len(begun) - len(waiting) // len(sweep.seeds)) * len(sweep.seeds)
     _refuse_runs_of_others([run_path(folder, *run) for run in waiting])
     going: dict[Future[float], tuple[Trial, int]] = {}

@@ -9,11 +9,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 
-from fedcanon.report.plots import COLOURS, PANELS
 from fedcanon.runs.config import parse_value
+from fedcanon.runs.plots import COLOURS, PANELS
 from fedcanon.search.space import Choices, Range
 from fedcanon.search.sweep import Sweep
-from fedcanon.search.trials import State, Trial
+from fedcanon.search.trials import Trial, TrialStatus
 
 _COLUMNS = 3
 _BLUE, _ORANGE, _RED = COLOURS[0], COLOURS[1], COLOURS[3]
@@ -54,7 +54,7 @@ def _draw(
         axes.errorbar(places(group), means, spread, elinewidth=1, linestyle="none", **style)
 
     others = [trial for trial in trials if trial.values and trial != best]
-    failed = [trial for trial in trials if trial.state is State.failed]
+    failed = [trial for trial in trials if trial.state is TrialStatus.failed]
     if others:
         points(others, fmt="o", color=_BLUE, alpha=0.6, markersize=5, label="trial")
     points([best], fmt="*", color=_ORANGE, markersize=13, zorder=3, label="best")

@@ -32,7 +32,7 @@ _STUDY = "sweep"
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 
 
-class State(StrEnum):
+class TrialStatus(StrEnum):
     """How far a trial is."""
 
     running = "running"
@@ -49,7 +49,7 @@ class Trial:
 
     number: int
     params: dict[str, Any]
-    state: State
+    state: TrialStatus
     values: tuple[float, ...] = ()
     error: str = ""
 
@@ -138,9 +138,9 @@ def _distribution(axis: Choices | Range) -> BaseDistribution:
 
 
 def _trial(frozen: FrozenTrial) -> Trial:
-    states = {TrialState.COMPLETE: State.finished, TrialState.FAIL: State.failed}
-    state = states.get(frozen.state, State.running)
+    states = {TrialState.COMPLETE: TrialStatus.finished, TrialState.FAIL: TrialStatus.failed}
+    state = states.get(frozen.state, TrialStatus.running)
     noted = frozen.user_attrs
-    values = tuple(noted["values"]) if state is State.finished else ()
-    error = noted["error"] if state is State.failed else ""
+    values = tuple(noted["values"]) if state is TrialStatus.finished else ()
+    error = noted["error"] if state is TrialStatus.failed else ""
     return Trial(frozen.number, frozen.params, state, values, error)

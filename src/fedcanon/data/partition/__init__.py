@@ -6,11 +6,12 @@ import numpy as np
 from torch import Tensor
 
 from fedcanon.data.partition.base import MINIMUM, Partition
-from fedcanon.data.partition.flower import Flower, Pathological
 from fedcanon.data.partition.labels import Dirichlet, Iid, Quantity, Shards
 from fedcanon.data.partition.noise import Noise
+from fedcanon.data.partition.partitioners import Flower, Pathological
 from fedcanon.data.partition.users import Users, Writers
 from fedcanon.errors import FedcanonError
+from fedcanon.importing import imported, is_own
 
 PARTITIONS: dict[str, type[Partition]] = {
     "iid": Iid,
@@ -44,8 +45,14 @@ __all__ = [
 
 
 def make_partition(spec: str) -> Partition:
-    """The partition of a description such as "iid" or "dirichlet:0.2"."""
+    """The partition of a description such as "iid", "dirichlet:0.2" or package.module:Name:2."""
     name, _, argument = spec.partition(":")
+    own, _, rest = argument.partition(":")
+    if name not in PARTITIONS and is_own(f"{name}:{own}"):
+        found = imported(f"{name}:{own}", "partition")
+        if not (isinstance(found, type) and issubclass(found, Partition)):
+            raise FedcanonError(f"{name}:{own} must be a Partition of fedcanon.data.")
+        return found.parse(f"{name}:{own}", rest)
     if name not in PARTITIONS:
         raise FedcanonError(
             f"there is no partition called '{name}': use one of {', '.join(PARTITIONS)}."

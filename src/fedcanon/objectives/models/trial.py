@@ -10,10 +10,11 @@ from torch import Tensor, nn
 from fedcanon.errors import FedcanonError
 
 
-def require_fit(name: str, module: nn.Module, inputs: Tensor, classes: int) -> None:
-    """Refuse a model that cannot be trained on batches like ``inputs`` with this many classes.
+def require_fit(name: str, module: nn.Module, inputs: Tensor, classes: int) -> Tensor:
+    """The scores of a few ``inputs``, from a model that can be trained on batches like them.
 
-    The batch passes through a copy, in training mode: the model itself stays as it is.
+    A model that fails or has other outputs than one score per class is refused. The batch passes
+    through a copy, in training mode: the model itself stays as it is.
     """
     try:
         with torch.no_grad():
@@ -30,3 +31,4 @@ def require_fit(name: str, module: nn.Module, inputs: Tensor, classes: int) -> N
             f"the model '{name}' must return scores of shape {expected} for {len(inputs)} inputs "
             f"and {classes} classes, not {found}."
         )
+    return outputs
