@@ -3,8 +3,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PYTEST := $(BIN)/pytest -n auto --dist worksteal --durations=20
 
-.PHONY: help run test quick exhaustive lint types docs bench bench-peers clean
+.PHONY: help run test quick exhaustive lint layers types docs bench bench-peers clean
 .DEFAULT_GOAL := run
 
 help: ## what can be made
@@ -13,18 +14,24 @@ help: ## what can be made
 run: $(VENV)/run.stamp ## train the default job on embedded data
 	$(BIN)/fedcanon run
 
+# Tracing takes a third more time: what is counted is what the fast tests reach in their own process.
 test: lint types docs ## everything that must hold before a change lands
-	$(BIN)/pytest -n auto --dist worksteal -m "not exhaustive"
+	$(PYTEST) -m "not (slow or exhaustive)" --cov=fedcanon --cov-report=
+	$(BIN)/coverage report | tail -n 1 # the total
+	$(PYTEST) -m "slow and not exhaustive"
 
 quick: lint types ## the same without documentation and slow tests
-	$(BIN)/pytest -n auto --dist worksteal -m "not (slow or exhaustive)"
+	$(PYTEST) -m "not (slow or exhaustive)"
 
 exhaustive: $(VENV)/dev.stamp ## the tests that take minutes
 	$(BIN)/pytest -m exhaustive
 
-lint: $(VENV)/dev.stamp ## style and format
+lint: layers ## style, format and layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+layers: $(VENV)/dev.stamp ## imports go down, never up or sideways
+	$(BIN)/lint-imports --no-logo
 
 types: $(VENV)/dev.stamp ## mypy --strict for every system
 	printf '%s\n' linux darwin win32 | \
@@ -40,7 +47,7 @@ bench: $(VENV)/dev.stamp ## how fast the prox and the batches are
 	$(BIN)/python benchmarks/data.py
 
 clean: ## remove all that was made
-	rm -rf $(VENV) .bench site .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .bench .coverage* site .import_linter_cache .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 # The stamps are newer than what they were installed from, so a second call installs nothing.
 $(VENV)/run.stamp: pyproject.toml constraints.txt

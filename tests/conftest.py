@@ -5,13 +5,21 @@ import os
 import shutil
 import sys
 import tempfile
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
+import hypothesis
 import pytest
 import torch
 
 from fedcanon import cli
+from tests.waiting import PATIENCE
 
+hypothesis.settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("any machine")
 torch.set_num_threads(1)
 os.environ.setdefault("FEDCANON_WORKERS", "1")  # the tests themselves fill the cores
 
@@ -47,6 +55,8 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if "browser" in item.fixturenames:
             item.add_marker("browser")
+        if item.get_closest_marker("exhaustive"):
+            item.add_marker(pytest.mark.timeout(7200))
 
 
 def pytest_runtest_setup(item):
@@ -76,6 +86,18 @@ def session_cache():
             del os.environ["FEDCANON_CACHE"]
         else:
             os.environ["FEDCANON_CACHE"] = before
+
+
+@pytest.fixture(scope="module")
+def patient_ray():
+    """Let Ray's processes take their time: it gives up after half a minute, and has no setting."""
+    from ray._private import node
+
+    clock = SimpleNamespace(monotonic=lambda: 0.0, sleep=time.sleep, time=time.time)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(node, "time", clock)
+        patch.setenv("RAY_worker_register_timeout_seconds", str(PATIENCE))
+        yield
 
 
 @pytest.fixture

@@ -119,6 +119,7 @@ def test_who_is_there_is_told_and_checked():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("patient_ray")
 @pytest.mark.parametrize("state", ["server", "client"])
 def test_the_simulation_runtime_gives_the_bits_of_the_local_engine(state, tmp_path):
     settings = {"rounds": 3, "clients": {"count": 4, "participants": 3}, "model": "linear"}

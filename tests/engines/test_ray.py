@@ -37,9 +37,11 @@ from fedcanon.runs.build import build
 from fedcanon.runs.config import make_config
 from fedcanon.runs.engine_choice import engine_for
 from tests.problems import logistics, quadratics
+from tests.waiting import until
 
 pytestmark = [
     pytest.mark.ray,
+    pytest.mark.usefixtures("patient_ray"),
     pytest.mark.slow,  # an actor imports PyTorch when it starts
     # Ray leaves the files and processes of its services to the garbage collector.
     pytest.mark.filterwarnings("ignore:unclosed file .*/dev/null:ResourceWarning"),
@@ -60,7 +62,7 @@ def short_lived_files():
 
 
 @pytest.fixture(scope="module")
-def cluster(short_lived_files):
+def cluster(short_lived_files, patient_ray):
     """Two nodes of one processor each, which share nothing but this machine."""
     found = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
     found.add_node(num_cpus=1)
@@ -101,10 +103,7 @@ def wait_for_all(federation):
 
 
 def assert_no_actor_lives():
-    patience = time.monotonic() + 10
-    while nodes_with_actors() and time.monotonic() < patience:
-        time.sleep(0.1)
-    assert not nodes_with_actors()
+    until(lambda: not nodes_with_actors())
 
 
 def assert_same(one, other):

@@ -9,6 +9,7 @@ from fedcanon.runs.folder import RunFolder
 from fedcanon.runs.observers import Observer
 from fedcanon.runs.training import train
 from tests.conftest import CHROMIUM
+from tests.waiting import PATIENCE
 
 METHODS = ("fedcanon+", "scaffold")
 SEEDS = (0, 1, 2)
@@ -62,6 +63,7 @@ class Visit:
     def __init__(self, browser, url, width=1280, scheme="light"):
         size = {"width": width, "height": 900}
         context = browser.new_context(viewport=size, color_scheme=scheme)
+        context.set_default_timeout(1000 * PATIENCE)
         self.page, self.errors, self.requests = context.new_page(), [], []
         self.page.on("console", self._heard)
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
