@@ -6,7 +6,7 @@ import numpy as np
 
 from fedcanon import build, fit, load_config
 from fedcanon.algorithms import ALGORITHMS, Algorithm, Prox, State, Step, Work
-from fedcanon.algorithms.schedules import at, largest
+from fedcanon.algorithms.schedules import largest, step_at
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class ServerProx(Algorithm):
     local_steps: int = 10
 
     def broadcast(self, server: State, t: int, rng: np.random.Generator) -> State:
-        return {"z": server["z"], "beta": at(self.beta, t)}
+        return {"z": server["z"], "beta": step_at(self.beta, t)}
 
     def local(self, client: State, received: State, work: Work) -> tuple[State, State]:
         return {"x": work.descend(received["z"], received["beta"], self.local_steps)}, {}

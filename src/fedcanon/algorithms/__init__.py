@@ -23,9 +23,9 @@ from fedcanon.algorithms.schedules import (
     Schedule,
     Step,
     StepDecay,
-    at,
     largest,
     require_step,
+    step_at,
 )
 from fedcanon.algorithms.splitting import FedADMM, FedDR, FedDyn, FedPD
 from fedcanon.algorithms.za1 import ZA1
@@ -91,9 +91,9 @@ __all__ = [
     "StepDecay",
     "StepRules",
     "Work",
-    "at",
     "largest",
     "require_step",
     "safe_step",
+    "step_at",
     "step_rules",
 ]

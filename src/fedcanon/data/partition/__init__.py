@@ -11,7 +11,7 @@ from fedcanon.data.partition.noise import Noise
 from fedcanon.data.partition.partitioners import Flower, Pathological
 from fedcanon.data.partition.users import Users, Writers
 from fedcanon.errors import FedcanonError
-from fedcanon.importing import imported, is_own
+from fedcanon.importing import import_object, is_import_path
 
 PARTITIONS: dict[str, type[Partition]] = {
     "iid": Iid,
@@ -48,8 +48,8 @@ def make_partition(spec: str) -> Partition:
     """The partition of a description such as "iid", "dirichlet:0.2" or package.module:Name:2."""
     name, _, argument = spec.partition(":")
     own, _, rest = argument.partition(":")
-    if name not in PARTITIONS and is_own(f"{name}:{own}"):
-        found = imported(f"{name}:{own}", "partition")
+    if name not in PARTITIONS and is_import_path(f"{name}:{own}"):
+        found = import_object(f"{name}:{own}", "partition")
         if not (isinstance(found, type) and issubclass(found, Partition)):
             raise FedcanonError(f"{name}:{own} must be a Partition of fedcanon.data.")
         return found.parse(f"{name}:{own}", rest)
