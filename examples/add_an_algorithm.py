@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedcanon import build, fit, load_config
-from fedcanon.algorithms import ALGORITHMS, Algorithm, Prox, State, Step, Work, at, largest
+from fedcanon.algorithms import ALGORITHMS, Algorithm, Prox, State, Step, Work, largest, step_at
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class ServerProx(Algorithm):
     local_steps: int = 10
 
     def broadcast(self, server: State, t: int, rng: np.random.Generator) -> State:
-        return {"z": server["z"], "beta": at(self.beta, t)}
+        return {"z": server["z"], "beta": step_at(self.beta, t)}
 
     def local(self, client: State, received: State, work: Work) -> tuple[State, State]:
         return {"x": work.descend(received["z"], received["beta"], self.local_steps)}, {}
