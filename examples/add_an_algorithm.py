@@ -5,7 +5,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedcanon import Algorithm, train
-from fedcanon.algorithms import Prox, State, Step, Work, at, largest
+from fedcanon.algorithms import (
+    Prox,
+    State,
+    Step,
+    StepRules,
+    Work,
+    at,
+    largest,
+    safe_step,
+    step_rules,
+)
 
 
 @dataclass(frozen=True)
@@ -36,6 +46,9 @@ class ServerProx(Algorithm):
 
     def prox_step(self, rounds: int) -> float:
         return self.local_steps * largest(self.beta, rounds)
+
+    def theory(self, L: float, rho: float) -> StepRules:
+        return step_rules(L, self.local_steps, beta=safe_step(L, rho) / self.local_steps)
 
 
 if __name__ == "__main__":
