@@ -3,6 +3,7 @@
 import math
 
 import pytest
+from fedcanon.report.plots import plot_histories, save
 
 from fedcanon import FedcanonError
 from fedcanon.report.page import check_target, serving, write_report
@@ -12,7 +13,6 @@ from fedcanon.report.page.html import content
 from fedcanon.report.page.provenance import differences
 from fedcanon.report.page.reading import read_run
 from fedcanon.report.page.results import notes, results
-from fedcanon.report.plots import plot_histories, save
 from fedcanon.report.wording import byte_count, described, duration, mean_and_deviation, written
 from fedcanon.runs.folder import RunFolder
 from fedcanon.runs.training import train
