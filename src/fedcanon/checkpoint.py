@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +18,7 @@ from safetensors.numpy import save_file
 from torch import Tensor
 
 from fedcanon.errors import FedcanonError
+from fedcanon.files import make_durable, remove_unfinished, unfinished
 
 Tree = dict[str, Any]
 """Nested dictionaries of tensors, numbers, strings, lists of these and parts; keys without "/"."""
@@ -65,13 +65,10 @@ class Checkpoints:
         return not self._newest_first()
 
     def _write(self, name: str, state: Tree) -> Path:
-        temporary = self._folder / f"unfinished-{os.getpid()}.tmp"
-        try:
+        with unfinished(self._folder / f"{name}.safetensors") as temporary:
             write_tree(temporary, state)
             make_durable(temporary)
             return temporary.rename(self._folder / f"{name}-{_digest(temporary)}.safetensors")
-        finally:
-            temporary.unlink(missing_ok=True)
 
     def _tidy(self, newest: Path) -> None:
         """Drop what is old, what is not named any more, and what a killed process has left.
@@ -90,8 +87,7 @@ class Checkpoints:
             for part in parts:
                 if _name(part) not in needed:
                     part.unlink()
-        for left in self._folder.glob("unfinished-*.tmp"):
-            left.unlink(missing_ok=True)
+        remove_unfinished(self._folder)
 
     def load(self, device: torch.device) -> Tree | None:
         """The newest state that is whole; None where there is none."""
@@ -140,24 +136,6 @@ def _part_names(path: Path) -> list[str]:
     except (OSError, SafetensorError, ValueError, KeyError, TypeError):
         return []
     return names
-
-
-def make_durable(path: Path) -> None:
-    """Have the system write a file or the entries of a folder to disk now."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file so that it is there whole or not at all."""
-    temporary = path.with_name(f"{path.name}.tmp")
-    temporary.write_text(text, encoding="utf-8")
-    make_durable(temporary)
-    temporary.rename(path)
-    make_durable(path.parent)
 
 
 def _digest(path: Path) -> str:

@@ -9,7 +9,7 @@ from fedcanon import Federation
 from fedcanon.checkpoint import Part
 from fedcanon.compression import Identity, decoded
 from fedcanon.deployment import Deployment, Ledger, Participant
-from fedcanon.deployment.relay import relay_of
+from fedcanon.deployment.relay import make_relay
 from fedcanon.engines import Rules
 from fedcanon.engines.traffic import copied
 
@@ -80,8 +80,8 @@ class World:
             self.federation.load(kept)
 
     @property
-    def books(self):
-        return self.federation.engine.books
+    def membership(self):
+        return self.federation.engine.membership
 
     def step(self):
         """A round, durable at its end as in every deployment."""
@@ -91,7 +91,7 @@ class World:
     def participant(self, client):
         objective = self.problem.clients[client]
         return Participant(
-            client, self.rules, objective, ledger_of=lambda run: Ledger(self.disks[client])
+            client, self.rules, objective, open_ledger=lambda run: Ledger(self.disks[client])
         )
 
     def ask(self, message):
@@ -107,8 +107,8 @@ class World:
             return copied(Ledger(self.disks[message.client]).load().pending.state)
         engine, content = self.federation.engine, decoded(reply.content)
         sent = engine._round.sent
-        relay = relay_of(self.algorithm)
-        return relay.settle(engine.states.of(message.client), sent, content)[1]
+        relay = make_relay(self.algorithm)
+        return relay.settle(engine.states.read(message.client), sent, content)[1]
 
     # The network, as the engine sees it.
 
@@ -126,7 +126,7 @@ class World:
         replies, self.arrived = self.arrived, []
         return replies
 
-    def keep_in(self, folder):
+    def use_folder(self, folder):
         pass
 
     def close(self):
@@ -136,11 +136,11 @@ class World:
 
     def invariant(self):
         """How far the server's mean is from that of the clients, by the updates that counted."""
-        books = self.books
+        acks = self.membership.acks
         [(ours, theirs)] = self.algorithm.averages.items()
         start = self.algorithm.client_init(self.federation.engine.states.start)
         vectors = [
-            self.computed.get(books.acks.get(client), start)[theirs] for client in books.members
+            self.computed.get(acks.get(client), start)[theirs] for client in self.membership.members
         ]
         return float((self.federation.server[ours] - torch.stack(vectors).mean(0)).norm())
 

@@ -9,6 +9,9 @@ import tomllib
 import numpy as np
 import pytest
 import torch
+
+pytest.importorskip("flwr")
+
 from flwr.app import ArrayRecord, ConfigRecord, RecordDict
 
 from fedcanon import FedcanonError, FedCanonPlus, Federation, train
@@ -25,6 +28,8 @@ from fedcanon.penalties import L1
 from fedcanon.runs.config import load_config
 from tests.deployment.network import World
 from tests.problems import quadratics
+
+pytestmark = pytest.mark.flower
 
 
 def sparse_vector(size=1000):
@@ -114,6 +119,7 @@ def test_who_is_there_is_told_and_checked():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("patient_ray")
 @pytest.mark.parametrize("state", ["server", "client"])
 def test_the_simulation_runtime_gives_the_bits_of_the_local_engine(state, tmp_path):
     settings = {"rounds": 3, "clients": {"count": 4, "participants": 3}, "model": "linear"}

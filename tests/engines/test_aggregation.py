@@ -12,7 +12,7 @@ from fedcanon import FedAvg, FedcanonError, FedCanonPlus, Federation, Problem
 from fedcanon.algorithms import DecentralisedProxSkip
 from fedcanon.deployment import Deployment
 from fedcanon.engines import Aggregation, Local, Mean
-from fedcanon.engines.aggregation import Parts
+from fedcanon.engines.aggregation import Accumulator
 from fedcanon.penalties import L1, Zero
 from tests.deployment.network import World
 from tests.engines.networks import classifiers
@@ -38,10 +38,10 @@ class Median(Aggregation):
 )
 def test_the_mean_is_that_of_numpy(uploads):
     weights, rows = zip(*uploads, strict=True)
-    parts = Parts(Mean())
+    accumulator = Accumulator(Mean())
     for weight, row in uploads:
-        parts.push({"x": torch.tensor(row, dtype=torch.float64)}, weight)
-    found = Mean().finish(parts.all(), weights)["x"].numpy()
+        accumulator.push({"x": torch.tensor(row, dtype=torch.float64)}, weight)
+    found = Mean().finish(accumulator.parts(), weights)["x"].numpy()
     assert found == pytest.approx(np.average(rows, axis=0, weights=weights), rel=1e-12, abs=1e-12)
 
 
@@ -49,11 +49,11 @@ def test_the_mean_is_that_of_numpy(uploads):
 def test_stacked_uploads_have_the_bits_of_single_ones(count):
     matrix = torch.randn(count, 5, generator=torch.Generator().manual_seed(0))
     weights = [1.0 + k / 7 for k in range(count)]
-    single, stacked = Parts(Mean()), Parts(Mean())
+    single, stacked = Accumulator(Mean()), Accumulator(Mean())
     for row, weight in zip(matrix, weights, strict=True):
         single.push({"x": row}, weight)
     stacked.push_rows({"x": matrix}, weights)
-    assert torch.equal(single.all()[0]["x"], stacked.all()[0]["x"])
+    assert torch.equal(single.parts()[0]["x"], stacked.parts()[0]["x"])
 
 
 @pytest.mark.parametrize("engine", [Local(), Local(workers=2)])

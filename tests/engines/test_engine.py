@@ -93,15 +93,15 @@ def test_rows_are_added_as_the_tree_adds_them(height, seed):
     rows = torch.randn(2**height, 5, generator=torch.Generator().manual_seed(seed))
     tree = Tree()
     for row in rows:
-        tree.push({"u": row}, lent=True)
+        tree.push({"u": row}, temporary=True)
     assert torch.equal(sum_of_rows(rows), tree.total()["u"])
 
 
-def test_what_is_lent_to_a_sum_may_change_afterwards_and_is_not_changed_by_it():
-    lent, tree = torch.ones(3), Tree()
+def test_a_temporary_leaf_may_change_afterwards_and_is_not_changed_by_the_sum():
+    reused, tree = torch.ones(3), Tree()
     for number in (1.0, 2.0, 3.0):
-        tree.push({"u": lent.fill_(number)}, lent=True)
-        assert torch.equal(lent, torch.full((3,), number))
+        tree.push({"u": reused.fill_(number)}, temporary=True)
+        assert torch.equal(reused, torch.full((3,), number))
     assert torch.equal(tree.total()["u"], torch.full((3,), 6.0))
 
 

@@ -1,11 +1,14 @@
 """Worker processes: the same bits as one process, whatever happens to them."""
 
+import contextlib
 import gc
 import multiprocessing
 import os
+import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import psutil
@@ -25,15 +28,9 @@ from fedcanon.runs.config import load_config
 from fedcanon.runs.training import resume, train
 from tests.engines.networks import algorithm, classifiers
 from tests.problems import logistics
+from tests.waiting import PATIENCE, until
 
 TWO = Local(workers=2)
-
-
-def children():
-    gc.collect()
-    return [
-        child for child in psutil.Process().children() if "fedcanon" in " ".join(child.cmdline())
-    ]
 
 
 def trained(problem, method, engine, rounds=3, participants=None, **settings):
@@ -141,40 +138,44 @@ def test_clients_that_always_end_their_process_are_given_up(tmp_path):
     federation = Federation(deadly(tmp_path, 10), FedCanonPlus(0.5, 0.1, 2), L1(0.1), engine=TWO)
     with pytest.raises(FedcanonError, match=r"ended 3 times .* \(SIGKILL\).*engine.workers"):
         federation.step()
-    assert not children()
+    assert not multiprocessing.active_children()
     assert federation.engine.clients == {}
 
 
-KILLER = """
-import random, signal, sys, time
-import psutil
-run = psutil.Process(int(sys.argv[1]))
-random.seed(0)
-def is_worker(child):
-    try:
-        words = " ".join(child.cmdline())
-    except psutil.Error:  # it has just ended
-        return False
-    helpers = ("resource_tracker", "forkserver")
-    return child != psutil.Process() and not any(helper in words for helper in helpers)
-
-for _ in range(12):
-    time.sleep(random.uniform(0.05, 0.3))
-    workers = [child for child in run.children() if is_worker(child)]
-    if workers:
-        print("killed")
-        random.choice(workers).kill()
-"""
+def forked():
+    """The children of this process that were forked from it, and so have its command."""
+    this = psutil.Process()
+    for child in this.children():
+        with contextlib.suppress(psutil.Error):  # it has just ended
+            if child.cmdline() == this.cmdline():
+                yield child
 
 
-def test_workers_killed_from_outside_at_any_time():
+def test_workers_killed_from_outside_at_any_time(monkeypatch):
     problem, method = classifiers(clients=12, hidden=(40,)), FedCanonPlus(0.05, 0.05, 20)
     undisturbed = trained(problem, method, Local(), rounds=12)
-    command = [sys.executable, "-c", KILLER, str(os.getpid())]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as killer:
-        while killer.poll() is None:
-            require_same(undisturbed, trained(problem, method, TWO, rounds=12))
-        assert killer.stdout.read().count("killed") > 3
+    work_begins, deaths, give_out = threading.Event(), [], Processes.map
+
+    def watched(self, *arguments):
+        work_begins.set()
+        return give_out(self, *arguments)
+
+    def kill_workers():
+        """No two in the same round: work that ends its process again and again is given up."""
+        draw = random.Random(0)
+        while len(deaths) < 12:
+            work_begins.clear()
+            work_begins.wait()
+            time.sleep(draw.uniform(0, 0.05))
+            if workers := list(forked()):
+                deaths.append(draw.choice(workers))
+                deaths[-1].kill()
+
+    monkeypatch.setattr(Processes, "map", watched)
+    killer = threading.Thread(target=kill_workers, daemon=True)
+    killer.start()
+    while killer.is_alive():
+        require_same(undisturbed, trained(problem, method, TWO, rounds=12))
 
 
 def test_an_error_in_a_client_is_named_and_its_place_shown():
@@ -217,10 +218,6 @@ def test_nothing_is_left_when_a_federation_is_no_longer_used():
 LONG_RUN = [sys.executable, "-m", "fedcanon", "run", "--workers", "2", "--set", "rounds=100000"]
 
 
-def descendants(process):
-    return psutil.Process(process.pid).children(recursive=True)
-
-
 def started(tmp_path):
     """A run of two workers, once it has done some rounds."""
     environment = {**os.environ, "FEDCANON_RUNS": str(tmp_path)}
@@ -232,26 +229,21 @@ def started(tmp_path):
         text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        histories = list(tmp_path.glob("*/history.jsonl"))
-        if histories and histories[0].read_text().count("\n") > 3:
-            return process, descendants(process)
-        time.sleep(0.1)
-    process.kill()
-    pytest.fail(f"the run did not begin: {process.stderr.read()}")
+    history = until(lambda: list(tmp_path.glob("*/history.jsonl")), lambda: process.poll() is None)
+    until(lambda: history[0].read_text().count("\n") > 3, lambda: process.poll() is None)
+    return process, psutil.Process(process.pid).children()
 
 
 def require_gone(workers):
     assert len(workers) == 2
-    _, alive = psutil.wait_procs(workers, timeout=10)
+    _, alive = psutil.wait_procs(workers, timeout=PATIENCE)
     assert not alive
 
 
 def test_ctrl_c_ends_a_run_with_a_checkpoint_and_leaves_no_process(tmp_path):
     process, workers = started(tmp_path)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert "fedcanon resume" in errors
     require_gone(workers)

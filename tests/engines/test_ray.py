@@ -9,10 +9,13 @@ import time
 import warnings
 
 import pytest
-import ray
 import torch
-from ray.cluster_utils import Cluster
 from torch import nn
+
+pytest.importorskip("ray")
+
+import ray
+from ray.cluster_utils import Cluster
 
 from fedcanon import (
     FedcanonError,
@@ -34,8 +37,11 @@ from fedcanon.runs.build import build
 from fedcanon.runs.config import make_config
 from fedcanon.runs.engine_choice import engine_for
 from tests.problems import logistics, quadratics
+from tests.waiting import until
 
 pytestmark = [
+    pytest.mark.ray,
+    pytest.mark.usefixtures("patient_ray"),
     pytest.mark.slow,  # an actor imports PyTorch when it starts
     # Ray leaves the files and processes of its services to the garbage collector.
     pytest.mark.filterwarnings("ignore:unclosed file .*/dev/null:ResourceWarning"),
@@ -56,7 +62,7 @@ def short_lived_files():
 
 
 @pytest.fixture(scope="module")
-def cluster(short_lived_files):
+def cluster(short_lived_files, patient_ray):
     """Two nodes of one processor each, which share nothing but this machine."""
     found = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
     found.add_node(num_cpus=1)
@@ -97,10 +103,7 @@ def wait_for_all(federation):
 
 
 def assert_no_actor_lives():
-    patience = time.monotonic() + 10
-    while nodes_with_actors() and time.monotonic() < patience:
-        time.sleep(0.1)
-    assert not nodes_with_actors()
+    until(lambda: not nodes_with_actors())
 
 
 def assert_same(one, other):
@@ -127,13 +130,13 @@ def _tensors(state):
 def test_parameters_that_layers_share_stay_one_and_only_what_is_lent_is_not_copied():
     layer, data = nn.Linear(2, 2), torch.ones(64)
     tied = nn.Sequential(layer, nn.ReLU(), layer)
-    packed = pack((tied, data, data[0]), lent=[data])
-    module, lent, copied = unpack(packed)
+    packed = pack((tied, data, data[0]), read_only=[data])
+    module, shared, copied = unpack(packed)
     assert module[0].weight is module[2].weight
     assert isinstance(module[0].weight, nn.Parameter)
     assert torch.equal(module[0].weight, layer.weight)
     assert len(packed.arrays) == 4
-    assert lent.data_ptr() == data.data_ptr()
+    assert shared.data_ptr() == data.data_ptr()
     assert copied.data_ptr() != data.data_ptr()
 
 

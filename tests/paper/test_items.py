@@ -57,9 +57,8 @@ def test_table_three_is_counted_and_agrees(written):
 
 
 @pytest.mark.slow
-def test_table_four_counts_what_is_at_hand(written, needs_data):
-    for name in ("a9a", "mnist", "fashion_mnist", "femnist", "cifar10", "cinic10", "tiny_imagenet"):
-        needs_data(name)
+@pytest.mark.data("a9a", "mnist", "fashion_mnist", "femnist", "cifar10", "cinic10", "tiny_imagenet")
+def test_table_four_counts_what_is_at_hand(written):
     out, _, kept = written("datasets")
     assert "subsets: FEMNIST, CINIC-10, Tiny ImageNet" in " ".join(out.split())
     complete = {name for name, found in kept["data"].items() if found["state"] == "complete"}
@@ -75,8 +74,8 @@ def test_absent_datasets_are_shown_as_absent(outcome, monkeypatch, tmp_path):
 
 
 @pytest.mark.slow
-def test_table_one_times_both_forms_of_the_prox(outcome, needs_data):
-    needs_data("mnist")
+@pytest.mark.data("mnist")
+def test_table_one_times_both_forms_of_the_prox(outcome):
     found = outcome("prox")
     times = found.data["ResNet-18"]
     # torchvision's ResNet-18 has 11,689,512 parameters for 1,000 classes and three channels.
@@ -138,8 +137,8 @@ def test_the_waves_of_table_two_are_not_convex():
 
 
 @pytest.mark.slow
-def test_figure_one_on_a9a(written, needs_data):
-    needs_data("a9a")
+@pytest.mark.data("a9a")
+def test_figure_one_on_a9a(written):
     out, folder, kept = written("fig1")
     setting = fig1.SETTINGS[Scale.smoke]
     curves = kept["data"]["loss and ‖G‖ by α"]["FedCanon"]
@@ -158,8 +157,8 @@ def test_figure_one_on_a9a(written, needs_data):
 
 
 @pytest.mark.slow
-def test_figure_two_on_fashion_mnist(outcome, needs_data):
-    needs_data("fashion_mnist")
+@pytest.mark.data("fashion_mnist")
+def test_figure_two_on_fashion_mnist(outcome):
     found = outcome("fig2")
     assert "subset: 2,000 of 60,000 training" in found.title
     assert [claim.verdict for claim in found.claims] == ["no verdict"] * 7
@@ -178,8 +177,8 @@ def test_figure_two_on_fashion_mnist(outcome, needs_data):
 
 
 @pytest.mark.slow
-def test_figure_three_on_fashion_mnist(outcome, needs_data):
-    needs_data("fashion_mnist")
+@pytest.mark.data("fashion_mnist")
+def test_figure_three_on_fashion_mnist(outcome):
     found = outcome("fig3")
     assert set(found.data["seconds of a round"]) == set(fig3.METHODS)
     assert all(value > 0 for value in found.data["seconds of a round"].values())
@@ -192,8 +191,8 @@ def test_figure_three_on_fashion_mnist(outcome, needs_data):
 
 
 @pytest.mark.slow
-def test_table_five_has_the_ratios_of_the_paper(outcome, needs_data):
-    needs_data("fashion_mnist")
+@pytest.mark.data("fashion_mnist")
+def test_table_five_has_the_ratios_of_the_paper(outcome):
     found = outcome("time")
     paper = rows(found, 2)
     assert paper["40"][1] == "2,364 (5.67× 2.09×)"  # the example in the paper's text
@@ -212,8 +211,8 @@ def test_table_five_has_the_ratios_of_the_paper(outcome, needs_data):
 
 
 @pytest.mark.slow
-def test_table_six_on_femnist(outcome, needs_data):
-    needs_data("femnist")
+@pytest.mark.data("femnist")
+def test_table_six_on_femnist(outcome):
     found = outcome("accuracy")
     assert "300 of 3,550 writers" in found.title
     shown = [row for row in found.tables[0].rows if row[0] != "  the paper"]

@@ -10,7 +10,7 @@ from fedcanon.report.page.html import content
 from fedcanon.report.page.provenance import differences
 from fedcanon.report.page.reading import read_run
 from fedcanon.report.page.results import notes, results
-from fedcanon.report.page.wording import byte_count, duration, mean_and_deviation, written
+from fedcanon.report.wording import byte_count, described, duration, mean_and_deviation, written
 from fedcanon.runs.folder import RunFolder
 from fedcanon.runs.training import train
 
@@ -91,6 +91,9 @@ def _with(run, records):
     return type(run)(**{**vars(run), "records": records})
 
 
+LAYERS = "l1(kappa = 2) on a.*; zero on b"
+
+
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
@@ -100,12 +103,39 @@ def _with(run, records):
         (True, "yes"),
         (None, "–"),
         ([], "none"),
-        ({"name": "l1", "kappa": 0.5}, "l1 · kappa = 0.5"),
-        ([{"match": "a", "name": "l1"}, 3], "l1 · match = a; 3"),
+        ({"name": "l1", "kappa": 0.5}, "l1(kappa = 0.5)"),
+        ([{"match": "a.*", "name": "l1", "kappa": 2}, {"match": "b", "name": "zero"}], LAYERS),
+        ({"schedule": "step", "start": 0.1}, "step(start = 0.1)"),
+        ({"name": "sum", "terms": [{"name": "l1"}, 3]}, "sum(terms = l1; 3)"),
+        ([0.5] * 9, "9 values"),
     ],
 )
 def test_settings_are_written_as_they_are_read(value, expected):
     assert written(value) == expected
+
+
+def test_tables_are_described_by_name_and_settings():
+    method = {"name": "fedcanon+", "alpha": "beta*K", "beta": {"schedule": "step", "start": 1.0}}
+    assert described(method) == "fedcanon+: alpha = βK, beta = step(start = 1)"
+    layers = [{"match": "a.*", "name": "l1", "kappa": 2}, {"match": "b", "name": "zero"}]
+    assert described({"layers": layers}) == LAYERS
+    assert described({"name": "mlp"}) == "mlp"
+    assert described({"kappa": 3}) == "kappa = 3"
+
+
+def test_layers_and_schedules_are_part_of_the_head_of_a_page(tmp_path):
+    penalty = {"layers": [{"match": "*.weight", "name": "scad"}]}
+    beta = {"schedule": "inverse", "start": 0.1, "period": 40}
+    method = {"name": "fedcanon+", "beta": beta, "local_steps": 2}
+    compression = {"name": "quantise", "bits": 8}
+    run = small(tmp_path / "a", penalty=penalty, algorithm=method, compression=compression)
+    top = content([run])["top"]
+    assert "scad(kappa = 0.001, A = 3.7, form = scaled) on *.weight" in top
+    assert "alpha = βK" in top
+    assert "beta = inverse(start = 0.1, period = 40)" in top
+    assert "uploads through quantise: bits = 8, bucket = 256" in top
+    other = small(tmp_path / "b", penalty={"layers": [{"match": "*.weight", "name": "l1"}]})
+    assert "l1(kappa = 0.001) on *.weight" in content([run, other])["bottom"]
 
 
 def test_numbers_are_written_for_people():
@@ -120,3 +150,4 @@ def test_numbers_are_written_for_people():
     assert mean_and_deviation([1.0, 3.0]) == (2.0, pytest.approx(math.sqrt(2)))
     assert mean_and_deviation([5.0]) == (5.0, 0.0)
     assert mean_and_deviation([1.0, math.inf]) == (math.inf, 0.0)
+    assert mean_and_deviation([1e308, -1e308]) == (0.0, math.inf)

@@ -190,6 +190,8 @@ MISTAKES = {
     "device=meta": 'the device "meta" is not available',
     'penalty.kappa="0.1"': "penalty.kappa = '0.1': input should be a valid number",
     "algorithm.local_steps=10.0": "algorithm.local_steps = 10.0: input should be a valid integer",
+    "algorithm={layers=3}": "unknown key 'algorithm.layers'",
+    f"seed={2**63}": "seed = '9223372036854775808': input should be a valid integer",
     "nonsense": "--set takes key=value",
     "seed.deep=1": "seed = {'deep': 1}",
 }
@@ -215,6 +217,9 @@ def test_files_that_cannot_be_read(write, tmp_path):
         load_config(tmp_path / "absent.toml")
     with pytest.raises(FedcanonError, match="not valid TOML"):
         load_config(write("rounds = = 3"))
+    for text in (f"seed = {2**63}", f"seed = 0x{'f' * 5000}", "data.x" + ".a" * 5000 + " = 1"):
+        with pytest.raises(FedcanonError, match="not valid TOML: "):
+            load_config(write(text))
     binary = tmp_path / "job.toml"
     binary.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(FedcanonError, match="not valid TOML"):

@@ -34,7 +34,7 @@ def test_a_grid_runs_every_combination_for_every_seed(fedcanon, tmp_path):
         f"trial-{trial:04}-seed-{seed}" for trial in range(4) for seed in range(2)
     ]
     for row, (first, second) in zip(found, zip(runs[::2], runs[1::2], strict=True), strict=True):
-        values = [RunFolder(run).result["objective"] for run in (first, second)]
+        values = [RunFolder(run).result.measures["objective"] for run in (first, second)]
         assert [float(row["seed 0"]), float(row["seed 1"])] == values
         assert float(row["objective"]) == pytest.approx(np.mean(values), rel=1e-15)
         assert float(row["deviation"]) == pytest.approx(np.std(values, ddof=1), rel=1e-12)
@@ -47,7 +47,7 @@ def test_a_run_of_a_sweep_is_the_run_alone(fedcanon, tmp_path):
     for number, name in enumerate(("fedcanon", "fedavg")):
         config = load_config(settings=[*settings, f"algorithm.name={name}", "seed=3"])
         run = RunFolder(tmp_path / "s" / f"trial-{number:04}-seed-3")
-        assert run.result["objective"] == train(config).last.objective
+        assert run.result.measures["objective"] == train(config).last.objective
 
 
 def test_the_same_command_repeats_nothing(fedcanon, tmp_path, monkeypatch):

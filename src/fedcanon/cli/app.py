@@ -31,6 +31,12 @@ Settings = Annotated[
 ]
 
 
+def plain(text: object) -> str:
+    """Text for the console: brackets are no markup, control characters are written as codes."""
+    letters = (c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in str(text))
+    return escape("".join(letters))
+
+
 def _show_version(wanted: bool) -> None:
     if wanted:
         console.print(f"fedcanon {__version__}", highlight=False)
@@ -61,6 +67,6 @@ def main() -> None:
         Console(stderr=True).print(escape(str(stop)), highlight=False, soft_wrap=True)
         sys.exit(128 + signal.SIGINT)
     except FedcanonError as error:
-        message = f"[bold red]error:[/] {escape(str(error))}"
+        message = f"[bold red]error:[/] {plain(error)}"
         Console(stderr=True).print(message, highlight=False, soft_wrap=True)
         sys.exit(2)

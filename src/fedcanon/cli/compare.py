@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
-from fedcanon.cli.app import Settings, app, console
+from fedcanon.cli.app import Settings, app, console, plain
 from fedcanon.cli.progress import progress_bar
-from fedcanon.cli.wording import problem_headline
+from fedcanon.cli.summary import problem_headline
 from fedcanon.errors import FedcanonError
-from fedcanon.report.page.wording import byte_count
+from fedcanon.report.wording import byte_count
 from fedcanon.runs import Result
 from fedcanon.runs.build import assemble, build_problem, check_names
 from fedcanon.runs.compare import variants
@@ -56,21 +55,21 @@ def compare(
                 federation = assemble(settings, problem)
                 federation.penalty.check_step(federation.algorithm.prox_step(settings.rounds))
     headline = problem_headline(first, federation)
-    console.print(f"[bold]{escape(headline)}[/]", highlight=False)
+    console.print(f"[bold]{plain(headline)}[/]", highlight=False)
     results: dict[str, Result] = {}
     for label, settings in runs.items():
         try:
             with progress_bar(label) as bar:
                 results[label] = fit_as(settings, assemble(settings, problem), observers=[bar])
         except FedcanonError as error:  # a method that diverges must not cost the others
-            console.print(f"[red]{escape(label)}[/]: {escape(str(error))}", highlight=False)
+            console.print(f"[red]{plain(label)}[/]: {plain(error)}", highlight=False)
     if not results:
         raise typer.Exit(1)
     console.print(_table(results), highlight=False)
     if plot:
         histories = {label: result.records for label, result in results.items()}
         save(plot_histories(histories, headline, against), plot)
-        console.print(f"picture written to {escape(str(plot))}", highlight=False)
+        console.print(f"picture written to {plain(plot)}", highlight=False)
     if len(results) < len(runs):
         raise typer.Exit(1)
 
@@ -93,7 +92,7 @@ def _table(results: Mapping[str, Result]) -> Table:
         last, cost = result.last, result.last.cost
         accuracy = last.test.get("accuracy")
         table.add_row(
-            escape(label),
+            plain(label),
             f"{last.objective:.5g}",
             "" if last.gradient_norm is None else f"{last.gradient_norm:.1e}",
             "" if accuracy is None else f"{accuracy:.4f}",

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
-from fedcanon.cli.app import app, console
+from fedcanon.cli.app import app, console, plain
 from fedcanon.data import make_partition
 from fedcanon.data.partition.skew import label_counts, label_skew, size_skew
 from fedcanon.errors import FedcanonError
@@ -49,15 +48,15 @@ def data(
         counts = label_counts(train.targets, parts, dataset.classes)
     shape = "×".join(map(str, dataset.shape))
     console.print(
-        f"[bold]{escape(dataset.name)}[/] · {len(train):,} training and "
+        f"[bold]{plain(dataset.name)}[/] · {len(train):,} training and "
         f"{len(dataset.test):,} test samples · {dataset.classes} classes · inputs {shape}",
         highlight=False,
     )
     if dataset.note:
-        console.print(f"[yellow]note[/] {escape(dataset.note)}", highlight=False)
+        console.print(f"[yellow]note[/] {plain(dataset.note)}", highlight=False)
     headline = f"{dataset.name} · {clients:,} clients · {partition} · seed {seed}"
     about = (inspect.getdoc(rule) or "").partition("\n")[0]
-    console.print(f"[bold]{escape(partition)}[/] · {about}\n", highlight=False)
+    console.print(f"[bold]{plain(partition)}[/] · {about}\n", highlight=False)
     console.print(client_table(counts), highlight=False)
     console.print(
         f"\nlabel skew {label_skew(counts):.3f} · mean total-variation distance from all labels\n"
@@ -66,4 +65,4 @@ def data(
     )
     if plot:
         save(plot_partition(counts, headline), plot)
-        console.print(f"picture written to {escape(str(plot))}", highlight=False)
+        console.print(f"picture written to {plain(plot)}", highlight=False)

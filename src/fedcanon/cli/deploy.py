@@ -7,14 +7,13 @@ from typing import Annotated, Any
 
 import tomli_w
 import typer
-from rich.markup import escape
 from rich.table import Table
 
-from fedcanon.cli.app import Settings, app, console
-from fedcanon.cli.wording import two_columns
+from fedcanon.cli.app import Settings, app, console, plain
+from fedcanon.cli.summary import two_columns
 from fedcanon.deployment.status import ask_to_leave, read_status
 from fedcanon.errors import FedcanonError
-from fedcanon.report.page.wording import byte_count
+from fedcanon.report.wording import byte_count
 from fedcanon.runs.build import build, check_names, resolved
 from fedcanon.runs.config import Config, changed, load_config
 from fedcanon.runs.folder import RunFolder
@@ -56,7 +55,7 @@ def init(
     content, count = tomli_w.dumps(settings.model_dump(exclude_none=True)), settings.clients.count
     write_app(folder, content, count, hosts, port)
     console.print(
-        f"[bold]{escape(str(folder))}[/] is ready for {count} clients: its README.md has the "
+        f"[bold]{plain(folder)}[/] is ready for {count} clients: its README.md has the "
         "commands.\nYour own data are one function, in app/data.py.",
         highlight=False,
         soft_wrap=True,
@@ -88,13 +87,13 @@ def _without_data(config: Config) -> Config:
 def status(folder: Folder) -> None:
     """Show rounds, clients and their last acknowledged updates."""
     run, told = _run(folder)
-    books, present = told["books"], told["present"]
+    membership, present = told["membership"], told["present"]
     records = run.records()
     rounds, traffic = told["since_start"], told["traffic"]
     measures = records[-1].test if records else {}
     rows = {
         "run": f"{run.status}, {told['round']} of {run.config.rounds} rounds",
-        "generation": f"{books['generation']}, states with the {told['keeper']}",
+        "generation": f"{membership['generation']}, states with the {told['keeper']}",
         "objective f + h": f"{records[-1].objective:.6g}" if records else "",
         **{name.replace("_", " "): f"{value:.4g}" for name, value in measures.items()},
     }
@@ -105,9 +104,9 @@ def status(folder: Folder) -> None:
         down, up = (traffic[k] // rounds["count"] for k in ("bytes_down", "bytes_up"))
         rows["bytes a round"] = f"{byte_count(down)} down, {byte_count(up)} up"
     console.print(two_columns(rows), highlight=False)
-    console.print(_clients(books, present), highlight=False)
+    console.print(_clients(membership, present), highlight=False)
     for event in told["events"][-5:]:
-        console.print(f"[dim]{escape(event)}[/]", highlight=False, soft_wrap=True)
+        console.print(f"[dim]{plain(event)}[/]", highlight=False, soft_wrap=True)
 
 
 @deploy.command()
@@ -116,8 +115,8 @@ def leave(
 ) -> None:
     """Let a client leave for good; the run goes on without it from its next round on."""
     run, told = _run(folder)
-    if str(client) not in told["books"]["members"]:
-        members = ", ".join(told["books"]["members"])
+    if str(client) not in told["membership"]["members"]:
+        members = ", ".join(told["membership"]["members"])
         raise FedcanonError(f"client {client} does not take part: those that do are {members}.")
     ask_to_leave(run.path, client)
     console.print(f"client {client} will have left in the next round.", highlight=False)
@@ -135,18 +134,18 @@ def _run(folder: Path) -> tuple[RunFolder, dict[str, Any]]:
     return run, told
 
 
-def _clients(books: dict[str, Any], present: dict[str, Any]) -> Table:
+def _clients(membership: dict[str, Any], present: dict[str, Any]) -> Table:
     table = Table(box=None, padding=(0, 2), header_style="dim")
     for column in ("client", "", "samples", "held out", "last round", "last update", "restarts"):
         table.add_column(column, justify="left" if column in ("client", "") else "right")
-    for client in sorted([*books["members"], *books["gone"]], key=int):
+    for client in sorted([*membership["members"], *membership["gone"]], key=int):
         there = present.get(client, {})
         table.add_row(
             client,
-            books["gone"].get(client) or ("[green]there[/]" if there else "[yellow]away[/]"),
+            membership["gone"].get(client) or ("[green]there[/]" if there else "[yellow]away[/]"),
             *(f"{there[key]:,}" if there else "" for key in ("samples", "held_out")),
-            str(books["last_round"].get(client, "")),
-            books["acks"].get(client, "")[:8],
-            str(books["restarts_caused"].get(client, 0)),
+            str(membership["last_round"].get(client, "")),
+            membership["acks"].get(client, "")[:8],
+            str(membership["restarts_caused"].get(client, 0)),
         )
     return table

@@ -6,10 +6,9 @@ from math import ceil
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
-from fedcanon.cli.app import app, console
+from fedcanon.cli.app import app, console, plain
 from fedcanon.data import Dataset
 from fedcanon.errors import FedcanonError
 from fedcanon.export.evaluation import Evaluation
@@ -46,7 +45,7 @@ def evaluate(
         _require_own(network, dataset)
     found = evaluate_on(network.module, dataset.test, dataset.classes)
     console.print(
-        f"[bold]{escape(network.run.name)}[/] on {escape(dataset.name)} · {len(dataset.test):,} "
+        f"[bold]{plain(network.run.name)}[/] on {plain(dataset.name)} · {len(dataset.test):,} "
         f"test samples\nloss {found.loss:.4f} · accuracy {found.accuracy:.4f}\n",
         highlight=False,
     )

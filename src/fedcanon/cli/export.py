@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 from torch import nn
 
-from fedcanon.cli.app import app, console
+from fedcanon.cli.app import app, console, plain
 from fedcanon.errors import FedcanonError
 from fedcanon.export import Format, prune, save, unused_inputs
 from fedcanon.export.formats import dense_size
@@ -19,7 +18,7 @@ from fedcanon.export.latency import latencies
 from fedcanon.export.links import LAYERS
 from fedcanon.export.operations import Shape
 from fedcanon.export.trained import Trained, trained
-from fedcanon.report.page.wording import byte_count
+from fedcanon.report.wording import byte_count
 
 
 @app.command()
@@ -60,8 +59,8 @@ def export(
         table.add_row(path.name, byte_count(size), f"{size / dense:.1%}")
     console.print(table, highlight=False)
     for sentence in failed:
-        console.print(f"[yellow]note[/] {escape(sentence)}", highlight=False)
-    console.print(f"files written to {escape(str(folder))}", highlight=False, soft_wrap=True)
+        console.print(f"[yellow]note[/] {plain(sentence)}", highlight=False)
+    console.print(f"files written to {plain(folder)}", highlight=False, soft_wrap=True)
 
 
 def _pruned(network: Trained) -> nn.Module:
@@ -72,7 +71,7 @@ def _pruned(network: Trained) -> nn.Module:
             pruned = prune(module, shape)
             unused = len(unused_inputs(pruned, shape))
     except FedcanonError as error:
-        console.print(f"[yellow]note[/] not pruned: {escape(str(error))}", highlight=False)
+        console.print(f"[yellow]note[/] not pruned: {plain(error)}", highlight=False)
         return module
     if _units(pruned) == _units(module):
         console.print("nothing to prune: every neuron and channel is used.")

@@ -10,13 +10,12 @@ from typing import Annotated
 
 import typer
 from rich.console import Group
-from rich.markup import escape
 from rich.padding import Padding
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from fedcanon.cli.app import app, console
+from fedcanon.cli.app import app, console, plain
 from fedcanon.cli.progress import progress_bar
 from fedcanon.errors import FedcanonError, RunStoppedError
 from fedcanon.paper.items import ITEMS
@@ -86,7 +85,7 @@ def _reproduce(item: str, scale: Scale, folder: Path) -> None:
     except RunStoppedError:
         raise RunStoppedError("stopped: the same command goes on with what is missing.") from None
     _show(outcome)
-    console.print(f"\n[dim]written to[/] {escape(str(folder))}: ", end="", highlight=False)
+    console.print(f"\n[dim]written to[/] {plain(folder)}: ", end="", highlight=False)
     console.print(", ".join(path.name for path in written), highlight=False)
 
 
@@ -94,11 +93,11 @@ class Bars(Watch):
     """Progress bars; nothing where the output is no terminal."""
 
     def training(self, label: str) -> AbstractContextManager[Observer]:
-        return progress_bar(escape(label))
+        return progress_bar(label)
 
     @contextmanager
     def steps(self, label: str, total: int) -> Iterator[Callable[[], None]]:
-        columns = (TextColumn(escape(label)), MofNCompleteColumn(), BarColumn())
+        columns = (TextColumn(plain(label)), MofNCompleteColumn(), BarColumn())
         hidden = not console.is_terminal
         with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
             task = progress.add_task("", total=total)
@@ -112,9 +111,9 @@ def _show(outcome: Outcome) -> None:
         console.print(Text(table.caption, style="italic"))
         shown = Table(box=None, padding=(0, 1), header_style="dim")
         for index, column in enumerate(table.head):
-            shown.add_column(escape(column), justify="right" if index else "left")
+            shown.add_column(plain(column), justify="right" if index else "left")
         for row in table.rows:
-            shown.add_row(*map(escape, row))
+            shown.add_row(*map(plain, row))
         console.print(shown, highlight=False)
     marks = {True: "[green]✓[/]", False: "[red]✗[/]", None: "[dim]·[/]"}
     for claim in outcome.claims:

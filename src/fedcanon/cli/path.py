@@ -6,18 +6,17 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
-from fedcanon.cli.app import ConfigFile, Settings, app, console
+from fedcanon.cli.app import ConfigFile, Settings, app, console, plain
 from fedcanon.cli.progress import progress_bar
 from fedcanon.errors import FedcanonError
 from fedcanon.runs.config import load_config
 from fedcanon.runs.plots import check_writable, save
-from fedcanon.search.folder import default_path
 from fedcanon.search.kappas import parse_kappas
 from fedcanon.search.path import FollowedPath, PathSearch, follow
 from fedcanon.search.path_picture import plot_path
+from fedcanon.search.search_folder import default_path
 from fedcanon.search.selection import parse_selection
 
 LINEAR = ("linear", "logistic")
@@ -63,7 +62,7 @@ def path(
         ) from None
     penalty = settings.penalty["name"]
     title = f"{penalty} path · {settings.data.name} · {settings.model.name}"
-    console.print(f"[bold]{escape(title)}[/]", highlight=False)
+    console.print(f"[bold]{plain(title)}[/]", highlight=False)
     label = search.selection.label
     console.print(_table(found, label), highlight=False)
     coefficients = found.coefficients() if settings.model.name in LINEAR else None
@@ -75,7 +74,7 @@ def path(
     if found.chosen == len(found.points) - 1:
         console.print("[yellow]note[/] it is the last: a path that goes on may have a better one")
     kept = f"model.safetensors, selected.toml and path.csv kept in {where}, picture in {picture}"
-    console.print(escape(kept), highlight=False, soft_wrap=True)
+    console.print(plain(kept), highlight=False, soft_wrap=True)
 
 
 def _table(found: FollowedPath, label: str) -> Table:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from fedcanon.cli.app import console
+from fedcanon.cli.app import console, plain
 from fedcanon.runs import Federation, Record
 from fedcanon.runs.observers import Observer
 
@@ -36,7 +36,7 @@ class ProgressBar(Observer):
 def progress_bar(label: str = "") -> Iterator[ProgressBar]:
     """A bar while a run goes on; nothing where the output is no terminal."""
     columns = (
-        TextColumn(f"{label} round" if label else "round"),
+        TextColumn(plain(f"{label} round".strip())),
         MofNCompleteColumn(),
         BarColumn(),
         TimeRemainingColumn(),

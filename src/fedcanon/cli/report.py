@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
-from fedcanon.cli.app import app, console
+from fedcanon.cli.app import app, console, plain
 from fedcanon.report.page import check_target, write_report
 from fedcanon.runs.folder import RunFolder
 
@@ -23,4 +22,4 @@ def report(
     folders = {run.path.resolve(): run for run in map(RunFolder.find, names)}
     with console.status("reading runs …"):
         write_report(list(folders.values()), output)
-    console.print(f"report written to {escape(str(output))}", highlight=False, soft_wrap=True)
+    console.print(f"report written to {plain(output)}", highlight=False, soft_wrap=True)

@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
-from fedcanon.cli.app import ConfigFile, Settings, app, console
+from fedcanon.cli.app import ConfigFile, Settings, app, console, plain
 from fedcanon.cli.progress import progress_bar
+from fedcanon.cli.summary import headline, summary
 from fedcanon.cli.watch import live_page
-from fedcanon.cli.wording import headline, summary
 from fedcanon.runs import Result
 from fedcanon.runs.build import build
 from fedcanon.runs.config import Config, changed, engine_settings, load_config
@@ -63,7 +62,7 @@ def run(
     with console.status("loading data and model …"):
         federation = build(settings)
     title = headline(settings, federation)
-    console.print(f"[bold]{escape(title)}[/]", highlight=False)
+    console.print(f"[bold]{plain(title)}[/]", highlight=False)
     path = folder or new_path(settings)
     with (
         live_page(path, wanted=live),
@@ -104,7 +103,7 @@ def resume(
 
 def _show(result: Result, config: Config, title: str, plot: Path | None) -> None:
     console.print(summary(list(result.records), result.stopped, config))
-    console.print(f"run kept in {escape(str(result.folder))}", highlight=False, soft_wrap=True)
+    console.print(f"run kept in {plain(result.folder)}", highlight=False, soft_wrap=True)
     if plot:
         save(plot_histories({"": result.records}, title), plot)
-        console.print(f"picture written to {escape(str(plot))}", highlight=False)
+        console.print(f"picture written to {plain(plot)}", highlight=False)

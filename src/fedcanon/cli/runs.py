@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
-from fedcanon.cli.app import app, console
-from fedcanon.cli.wording import summary, two_columns
-from fedcanon.runs.config import CLIENTS_OWN, DEPLOYED, Config
+from fedcanon.cli.app import app, console, plain
+from fedcanon.cli.summary import summary, two_columns
+from fedcanon.errors import FedcanonError
+from fedcanon.report.page.head import facts_of
 from fedcanon.runs.folder import RunFolder, list_runs, runs_folder
 
 COLOURS = {"finished": "green", "running": "cyan", "interrupted": "yellow"}
@@ -21,22 +22,35 @@ def runs() -> None:
     """List the runs that are kept, oldest first."""
     found = list_runs()
     if not found:
-        console.print(f"no runs in {runs_folder()} yet: 'fedcanon run' makes one.")
+        console.print(f"no runs in {plain(runs_folder())} yet: 'fedcanon run' makes one.")
         return
     table = Table(box=None, padding=(0, 1), header_style="dim")
     table.add_column("run", overflow="fold")
     for column in ("", "round", "f + h", "accuracy", "zeros"):
         table.add_column(column, justify="right", no_wrap=True)
+    damaged = []
     for run in found:
-        records, status = run.records(), run.status
-        cells = [f"[{COLOURS[status]}]{status}[/]"]
-        if records:
-            last = records[-1]
-            accuracy = last.test.get("accuracy")
-            cells += [f"{last.round:,}", f"{last.objective:.4g}"]
-            cells += ["" if accuracy is None else f"{accuracy:.4f}", f"{last.sparsity:.1%}"]
-        table.add_row(escape(run.name), *cells)
+        try:
+            cells = _cells(run)
+        except FedcanonError as error:
+            cells = ["[red]damaged[/]"]
+            damaged.append(str(error))
+        table.add_row(plain(run.name), *cells)
     console.print(table, highlight=False)
+    for message in damaged:
+        console.print(f"[yellow]note[/] {plain(message)}", highlight=False, soft_wrap=True)
+
+
+def _cells(run: RunFolder) -> list[str]:
+    """The status of a run and its last measures, as cells of a table."""
+    records, status = run.records(), run.status
+    cells = [f"[{COLOURS[status]}]{status}[/]"]
+    if records:
+        last = records[-1]
+        accuracy = last.test.get("accuracy")
+        cells += [f"{last.round:,}", f"{last.objective:.4g}"]
+        cells += ["" if accuracy is None else f"{accuracy:.4f}", f"{last.sparsity:.1%}"]
+    return cells
 
 
 @app.command()
@@ -45,36 +59,14 @@ def show(
 ) -> None:
     """Summarise a run: settings, how it went, what it was made with."""
     run = RunFolder.find(name)
-    config, environment, records = run.config, run.environment, run.records()
-    versions = environment.get("versions", {})
+    config, made, records, ending = run.config, run.environment, run.records(), run.result
     status = run.status
-    facts = {
-        "run": escape(str(run.path)),
-        "status": f"[{COLOURS[status]}]{status}[/]",
-        "started": environment.get("started", ""),
-        "algorithm": _table(config.algorithm),
-        "penalty": _table(config.penalty),
-        "data": _data(config),
-        "model": _table(config.model.model_dump()),
-        "seed": str(config.seed),
-        "versions": ", ".join(f"{k} {v}" for k, v in versions.items()),
-        "commit": environment.get("commit") or "",
-        "hardware": f"{environment.get('processor', '')}, {environment.get('cores')} cores, "
-        f"{environment.get('memory_gib')} GiB",
-    }
+    facts: dict[str, str | Text] = {"run": str(run.path), "status": Text(status, COLOURS[status])}
+    facts |= facts_of(config, run.data)
+    if made is not None:
+        facts |= {"started": made.started, "versions": made.software, "commit": made.commit or ""}
+        facts |= {"hardware": made.hardware}
     console.print(two_columns(facts), highlight=False)
     if records:
-        stopped = (run.result or {}).get("stopped", status)
+        stopped = status if ending is None else ending.stopped
         console.print(summary(records, stopped, config), highlight=False)
-
-
-def _data(config: Config) -> str:
-    own = [config.data.name, config.data.partition]
-    named = [CLIENTS_OWN] if config.engine.name == DEPLOYED else own
-    return ", ".join([*named, f"{config.clients.count} clients"])
-
-
-def _table(settings: dict[str, object]) -> str:
-    own = ", ".join(f"{key} = {value}" for key, value in settings.items() if key != "name")
-    name = str(settings.get("name", ""))
-    return escape(f"{name}: {own}" if name and own else name or own)

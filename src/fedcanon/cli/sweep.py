@@ -9,16 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from fedcanon.cli.app import ConfigFile, Settings, app, console
+from fedcanon.cli.app import ConfigFile, Settings, app, console, plain
 from fedcanon.engines.processes import cores
 from fedcanon.errors import FedcanonError
 from fedcanon.runs.plots import save
-from fedcanon.search.folder import default_path
 from fedcanon.search.goal import Goal
+from fedcanon.search.search_folder import default_path
 from fedcanon.search.space import Sampler, Space, parse_space
 
 if TYPE_CHECKING:
@@ -85,20 +84,20 @@ def sweep(
     goal = _goal(minimise, maximise, space)
     asked = Sweep(config, tuple(set_ or ()), space, goal, sampler, trials)
     path = folder or default_path("sweep", asked.base, asked.question)
-    console.print(f"[bold]{escape(_headline(asked))}[/]", highlight=False)
+    console.print(f"[bold]{plain(_headline(asked))}[/]", highlight=False)
     with _bar(asked) as watch:
         found = run_sweep(asked, path, workers or cores(), watch)
     failed = [trial for trial in found if trial.state is TrialStatus.failed]
     ranked = _ranked(asked, found)
     if failed:
         first = f"{len(failed)} of {len(found)} trials failed; trial {failed[0].number}:"
-        console.print(f"[yellow]{first}[/] {escape(failed[0].error)}", highlight=False)
+        console.print(f"[yellow]{first}[/] {plain(failed[0].error)}", highlight=False)
     if not ranked:
         raise typer.Exit(1)
     console.print(_table(asked, ranked[:BEST]), highlight=False)
     save(plot_sweep(asked, found, ranked[0], _headline(asked)), path / "trials.png")
     kept = f"runs, trials.csv and trials.png kept in {path}"
-    console.print(escape(kept), highlight=False, soft_wrap=True)
+    console.print(plain(kept), highlight=False, soft_wrap=True)
 
 
 def _goal(minimise: str | None, maximise: str | None, space: Space) -> Goal:
@@ -156,10 +155,10 @@ def _table(sweep: Sweep, trials: Sequence[Trial]) -> Table:
     table = Table(box=None, padding=(0, 1), header_style="dim")
     table.add_column("trial", justify="right", no_wrap=True)
     for key in sweep.space.axes:
-        table.add_column(escape(key), justify="right", overflow="fold")
+        table.add_column(plain(key), justify="right", overflow="fold")
     table.add_column(sweep.goal.measure.replace("_", " "), justify="right", no_wrap=True)
     for trial in trials:
         settings = [trial.params[key] for key in sweep.space.axes]
-        shown = [f"{v:.4g}" if isinstance(v, float) else escape(str(v)) for v in settings]
+        shown = [f"{v:.4g}" if isinstance(v, float) else plain(v) for v in settings]
         table.add_row(str(trial.number), *shown, _value(trial))
     return table

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
-from fedcanon.cli.app import app, console
+from fedcanon.cli.app import app, console, plain
 from fedcanon.report.page import serving
 from fedcanon.runs.folder import RunFolder
 
@@ -25,7 +24,7 @@ def watch(
     run = RunFolder.find(name)
     try:
         with serving(run.path, port) as address:
-            console.print(f"{escape(run.name)} is shown at {address}", soft_wrap=True)
+            console.print(f"{plain(run.name)} is shown at {address}", soft_wrap=True)
             console.print("Ctrl-C ends the page, not the run.")
             threading.Event().wait()
     except KeyboardInterrupt:

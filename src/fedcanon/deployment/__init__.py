@@ -1,4 +1,4 @@
-"""Training over real clients: messages, books and rounds, whatever network carries them."""
+"""Training over real clients: messages, rounds and stored states, independent of the network."""
 
 from fedcanon.deployment.ledger import Ledger
 from fedcanon.deployment.participant import Participant

@@ -1,4 +1,4 @@
-"""A deployment as a configuration has it."""
+"""Makes a deployment from the settings of a configuration."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ from fedcanon.units import GIB
 
 
 def deployment_on(network: Network, config: Config) -> Deployment:
-    """The recipe of an engine whose clients are behind a network."""
+    """Return the deployment over a network with the settings of a configuration.
+
+    Raises:
+        FedcanonError: A round needs more updates than clients are asked.
+    """
     settings = config.deployment
     most = config.clients.participants or config.clients.count
     if settings.minimum > most:
@@ -24,12 +28,12 @@ def deployment_on(network: Network, config: Config) -> Deployment:
         keeper=settings.state,
         minimum=settings.minimum,
         deadline=settings.deadline,
-        most_restarts=settings.restarts,
+        max_restarts=settings.restarts,
         by_samples=config.clients.weights == "samples",
         state_memory=int(config.engine.state_memory * GIB),
     )
 
 
 def vector_sizes(problem: Problem) -> set[int]:
-    """The lengths that vectors in messages may have."""
+    """Return the lengths that vectors in messages may have: of the model and its statistics."""
     return {problem.start.numel(), problem.start_buffers.numel()}

@@ -1,4 +1,4 @@
-"""What server and clients of a deployment say to each other."""
+"""The messages between the server and the clients of a deployment."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from fedcanon.algorithms import State
 from fedcanon.compression import Encoded, Lossless
 
 START = "start"
-"""The model at the beginning of the generation, in a message to a client that has no state yet.
+"""The entry with the model at the beginning of the generation, for a client without a state.
 
-It is left out where it is the "z" of the broadcast.
+It is left out if it is the same as the "z" of the broadcast.
 """
 
 
@@ -22,9 +22,17 @@ It is left out where it is the "z" of the broadcast.
 class Message:
     """The server's request to one client: to train in a round, or to evaluate a model.
 
-    ``run`` names the run, under which a client that ``keeps`` its own state finds it. ``ack`` names
-    the client's last update that counted in this generation. A client that ``recalls`` computes
-    what is missing in the broadcast itself.
+    Args:
+        id: The name of this message.
+        client: The number of the client.
+        kind: What the client is asked to do.
+        run: The name of the run, under which a client stores its state.
+        generation: The generation of the round.
+        round: The number of the round.
+        content: The broadcast, or the model to be evaluated.
+        keeps: Whether the client stores its own state.
+        ack: The name of the client's last accepted update in this generation.
+        recalls: Whether the client computes a part of the broadcast itself; see ``Recalling``.
     """
 
     id: str
@@ -41,11 +49,22 @@ class Message:
 
 @dataclass(frozen=True)
 class Reply:
-    """A client's answer: an update, measures, a mismatch where one side has lost its state.
+    """A client's answer to a message.
 
-    A failure is an error of the client's own; "lost" says that there will be no answer.
-    ``update`` names an update, ``base`` the one before it that counted. ``seconds`` is what the
-    client's own work took, ``reason`` what went wrong in a failure.
+    Args:
+        answers: The name of the message.
+        client: The number of the client.
+        kind: "update" after training; "measures" after an evaluation; "mismatch" if client or
+            server has lost its state; "failure" after an error of the client; "lost" if there will
+            be no answer.
+        generation: The generation of the round; for a mismatch, the one that the client knows.
+        round: The number of the round.
+        content: The upload, or the measures.
+        update: The name of this update.
+        base: The name of the client's last accepted update, on which this one is based.
+        prox_calls: How often the client has evaluated the prox.
+        seconds: How long the client has worked.
+        reason: What went wrong in a failure.
     """
 
     answers: str
@@ -63,42 +82,42 @@ class Reply:
 
 @dataclass(frozen=True)
 class Presence:
-    """A client that is there: how many samples it has for training, and how many held out."""
+    """The data of a connected client: its numbers of training samples and of held-out samples."""
 
     samples: int
     held_out: int = 0
 
 
 class Network(Protocol):
-    """Carries messages to clients and replies back; both may be lost, late or doubled."""
+    """Carries messages to clients and their replies; it may lose, delay or repeat both."""
 
     def present(self) -> dict[int, Presence]:
-        """The clients that are there now."""
+        """Return the clients that are connected now."""
         ...
 
     def send(self, messages: list[Message]) -> None:
-        """Send messages to clients that are there."""
+        """Send messages to clients; those to clients that are not connected may be dropped."""
         ...
 
     def receive(self, seconds: float) -> list[Reply]:
-        """The replies that have come; waits for the first one, but not longer than so many."""
+        """Return the replies that have come; wait at most ``seconds`` for the first one."""
         ...
 
-    def keep_in(self, folder: Path) -> None:
-        """The run is kept in this folder: clients of this machine may keep their states there."""
+    def use_folder(self, folder: Path) -> None:
+        """Let clients on this machine store their states in the folder of the run."""
         ...
 
     def close(self) -> None:
-        """End what was started."""
+        """End the processes and threads that were started."""
         ...
 
 
 class LosslessVector(Encoded):
-    """A vector as ``Lossless`` encodes it."""
+    """A vector in the encoding of ``Lossless``."""
 
 
 def packed(content: State) -> State:
-    """The message with its vectors as they travel: by their entries other than 0 if shorter."""
+    """Return the message with its vectors encoded without loss: a sparse vector becomes shorter."""
     lossless = Lossless()
     return {
         name: LosslessVector(lossless.encode(v), v) if isinstance(v, Tensor) else v

@@ -1,4 +1,4 @@
-"""Whether a reply can be what an honest client sends."""
+"""Checks on replies of clients, which are not trusted, and the mean of their measures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fedcanon.engines.traffic import vectors
 
 
 class Fault(StrEnum):
-    """What is wrong with an answer: its form, an entry that is no number, or its size."""
+    """What is wrong with an answer: names or shapes, an entry that is not finite, or its norm."""
 
     MALFORMED = "malformed"
     NOT_FINITE = "not finite"
@@ -24,13 +24,16 @@ class Fault(StrEnum):
 
 
 _TEST = "test/"
-"""Marks measures on what a client has held out."""
+"""The prefix of measures on the samples that a client holds out."""
 
 _ACCURACY = f"{_TEST}accuracy"
 
 
 def fault(content: State, expected: State) -> Fault | None:
-    """Why an answer cannot be taken, if it cannot: other entries, or numbers that are none."""
+    """Return what is wrong with an answer, or None.
+
+    Names, shapes and types must be those of ``expected``, and all numbers must be finite.
+    """
     if _shapes(content) != _shapes(expected):
         return Fault.MALFORMED
     found = decoded(content)
@@ -40,7 +43,10 @@ def fault(content: State, expected: State) -> Fault | None:
 
 
 def measures_fault(answer: State, z: Tensor | None) -> Fault | None:
-    """Why measures cannot be taken; ``z`` is the model if its gradient was asked for."""
+    """Return what is wrong with a client's measures of a model, or None.
+
+    ``z`` is the model if its gradient was asked for, and None otherwise.
+    """
     numbers = [value for name, value in answer.items() if name != "gradient"]
     if not ({"loss", "held_out"} <= answer.keys() and all(map(_is_number, numbers))):
         return Fault.MALFORMED
@@ -57,17 +63,20 @@ def _is_number(value: object) -> bool:
 
 
 def _is_finite(value: float) -> bool:
-    return abs(value) <= sys.float_info.max  # integers may have any number of digits
+    return abs(value) <= sys.float_info.max  # math.isfinite fails for integers beyond this
 
 
-def aggregated(found: Mapping[int, State]) -> dict[str, float]:
-    """Measures over all held-out samples, and those of the client that is worst off."""
+def pooled_measures(found: Mapping[int, State]) -> dict[str, float]:
+    """Average the clients' measures over all held-out samples.
+
+    The result also names the client with the worst accuracy, and that accuracy.
+    """
     tested = {client: answer for client, answer in found.items() if answer["held_out"] > 0}
     mean: dict[str, float] = {}
     for name in sorted({k for answer in tested.values() for k in answer if k.startswith(_TEST)}):
-        told = [answer for answer in tested.values() if name in answer]
-        total = sum(answer["held_out"] for answer in told)
-        mean[name.removeprefix(_TEST)] = sum(a["held_out"] / total * a[name] for a in told)
+        answers = [answer for answer in tested.values() if name in answer]
+        total = sum(answer["held_out"] for answer in answers)
+        mean[name.removeprefix(_TEST)] = sum(a["held_out"] / total * a[name] for a in answers)
     accuracies = {c: a[_ACCURACY] for c, a in tested.items() if _ACCURACY in a}
     if not accuracies:
         return mean
@@ -76,13 +85,13 @@ def aggregated(found: Mapping[int, State]) -> dict[str, float]:
 
 
 def exceeds(upload: State, bound: float) -> bool:
-    """Whether a vector is longer than that of any honest client."""
+    """Tell whether a vector of an upload has a norm above ``bound``."""
     norms = (float(torch.linalg.vector_norm(v, dtype=torch.float64)) for v in vectors(upload))
     return bound < math.inf and any(norm > bound for norm in norms)
 
 
 def _shapes(content: State) -> dict[str, object]:
-    """Shapes and precisions of the vectors, and whether what else there is are numbers."""
+    """Return the shape and type of every vector, and for other entries whether it is a number."""
     return {
         name: (tuple(entry.shape), entry.dtype) if isinstance(entry, Tensor) else _is_number(entry)
         for name, entry in decoded(content).items()

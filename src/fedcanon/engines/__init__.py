@@ -1,20 +1,5 @@
-"""Engines move messages between a server and clients."""
+"""Engines run the clients of an algorithm and carry messages between them and the server."""
 
-from fedcanon.engines.aggregation import Aggregation, Mean, Streaming
-from fedcanon.engines.base import Collected, Engine, Evaluation, MakeEngine, Rules
-from fedcanon.engines.local import Local, LocalEngine
-from fedcanon.engines.traffic import Traffic
+import lazy_loader
 
-__all__ = [
-    "Aggregation",
-    "Collected",
-    "Engine",
-    "Evaluation",
-    "Local",
-    "LocalEngine",
-    "MakeEngine",
-    "Mean",
-    "Rules",
-    "Streaming",
-    "Traffic",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

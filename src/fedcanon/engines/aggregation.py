@@ -1,7 +1,7 @@
-"""How the uploads of a round become one.
+"""Rules that combine the uploads of a round.
 
-A rule that streams merges uploads in a fixed binary tree, near the clients where it can, and never
-holds more than log₂|S| partial results. A rule that does not stream sees every single upload.
+A ``Streaming`` rule merges uploads in a fixed binary tree, in the worker processes where possible,
+and holds at most log₂|S| partial results. Any other rule gets every single upload.
 """
 
 from __future__ import annotations
@@ -14,49 +14,55 @@ from dataclasses import dataclass
 import torch
 
 from fedcanon.algorithms import Algorithm, Links, Mixed
-from fedcanon.engines.summation import Tree, Vectors, added, sum_of_rows
+from fedcanon.engines.summation import Tree, Vectors, added, height_of, sum_of_rows
 from fedcanon.engines.traffic import copied
 from fedcanon.errors import FedcanonError
 
 
 class Aggregation(ABC):
-    """What the server makes of the uploads of a round.
+    """A rule that combines the uploads of a round.
 
-    ``leaf`` is applied to every upload where it is made; ``finish`` gets the results on the server,
-    in the order of the participants, and returns what ``Algorithm.aggregate`` sees as ``mean``.
+    ``leaf`` is applied to every upload, in the process of the client. ``finish`` gets the results
+    on the server and returns the ``mean`` for ``Algorithm.aggregate``.
     """
 
     def check(self, weights: Sequence[float]) -> None:  # noqa: B027  # most rules take all weights
-        """Refuse weights of clients that the rule cannot honour."""
+        """Raise a ``FedcanonError`` if the rule cannot be used with these client weights."""
 
     def leaf(self, upload: Vectors, weight: float) -> Vectors:
-        """One client's part of the result; ``weight`` is its p_i before normalisation."""
+        """Return one client's part of the result; ``weight`` is its p_i before normalisation."""
         return upload
 
     @abstractmethod
     def finish(self, parts: Sequence[Vectors], weights: Sequence[float]) -> Vectors:
-        """The result, from the parts of all participants and their weights."""
+        """Combine the parts of a round.
+
+        Args:
+            parts: The part of every participant in increasing order of clients; a single merged
+                part for a ``Streaming`` rule.
+            weights: The weight p_i of every participant before normalisation, in the same order.
+        """
 
     def copies(self, client: int) -> int:
-        """To how many others a client sends its upload: one server, or its neighbours."""
+        """Return to how many others a client sends its upload: one server, or its neighbours."""
         return 1
 
 
 class Streaming(Aggregation):
-    """A rule whose parts can be merged two by two, so that ``finish`` gets a single one."""
+    """A rule whose parts can be merged pair by pair, so that ``finish`` gets a single part."""
 
     @abstractmethod
     def merge(self, left: Vectors, right: Vectors, *, owned: bool) -> Vectors:
-        """One part from two; ``left`` may be written to where it is ``owned``."""
+        """Merge two parts into one; if ``owned``, ``left`` may be overwritten."""
 
     @abstractmethod
     def merge_rows(self, uploads: Vectors, weights: Sequence[float]) -> Vectors:
-        """The merged leaves of 2^k clients, whose uploads are the rows of matrices."""
+        """Return the merged part of 2^k clients, whose uploads are the rows of matrices."""
 
 
 @dataclass(frozen=True)
 class Mean(Streaming):
-    """The weighted mean Σ_S p_i upload_i / Σ_S p_i: what nearly every method uses."""
+    """The weighted mean Σ_S p_i upload_i / Σ_S p_i over the participants S."""
 
     def leaf(self, upload: Vectors, weight: float) -> Vectors:
         return upload if weight == 1 else {name: weight * v for name, v in upload.items()}
@@ -78,7 +84,7 @@ class Mean(Streaming):
 
 @dataclass(frozen=True)
 class Mixing(Aggregation):
-    """One mean for each node of a network: row i of the result is Σ_j W_ij upload_j."""
+    """The means of a decentralised method: row i of the result is Σ_j W_ij upload_j."""
 
     links: Links
 
@@ -91,7 +97,7 @@ class Mixing(Aggregation):
 
     def finish(self, parts: Sequence[Vectors], weights: Sequence[float]) -> Vectors:
         rows = {name: torch.stack([part[name] for part in parts]) for name in parts[0]}
-        # In double precision: rows of W that sum to 1 only nearly would let all nodes drift.
+        # In double precision: if rows of W summed to 1 only nearly, all nodes would drift.
         return {
             name: (self.links.weights.to(stacked.device) @ stacked.double()).to(stacked.dtype)
             for name, stacked in rows.items()
@@ -101,10 +107,14 @@ class Mixing(Aggregation):
         return self.links.degrees[client]
 
 
-def aggregation_of(
+def make_aggregation(
     algorithm: Algorithm, weights: Sequence[float], given: Aggregation | None = None
 ) -> Aggregation:
-    """The rule of a run over clients with these weights: the one given, or the algorithm's own."""
+    """Return the rule of a run: the ``given`` one, or else the one of the algorithm.
+
+    Raises:
+        FedcanonError: The rule does not fit the algorithm or the weights of the clients.
+    """
     rule = given
     if isinstance(algorithm, Mixed):
         if given is not None:
@@ -117,8 +127,8 @@ def aggregation_of(
     return rule
 
 
-class Parts:
-    """The parts of a round as they come, in the order of the participants."""
+class Accumulator:
+    """Collects the parts of a round in increasing order of clients; merges them if possible."""
 
     def __init__(self, rule: Aggregation) -> None:
         self._rule, self._single = rule, list[Vectors]()
@@ -129,25 +139,24 @@ class Parts:
         self.extend([self._rule.leaf(upload, weight)])
 
     def push_rows(self, uploads: Vectors, weights: Sequence[float]) -> None:
-        """Add the uploads of 2^k clients, or of the last ones, as the rows of matrices."""
+        """Add the uploads of the next 2^k clients, which are the rows of matrices."""
         if isinstance(self._rule, Streaming):
-            height = len(weights).bit_length() - 1
-            self.extend([self._rule.merge_rows(uploads, weights)], height)
+            self.extend([self._rule.merge_rows(uploads, weights)], height_of(weights))
             return
         for k, weight in enumerate(weights):
             self.push({name: matrix[k] for name, matrix in uploads.items()}, weight)
 
-    def extend(self, parts: Sequence[Vectors], height: int = 0, *, lent: bool = False) -> None:
-        """Add the parts of the next clients: the merged one of 2^height of them, or each by itself.
+    def extend(self, parts: Sequence[Vectors], height: int = 0, *, temporary: bool = False) -> None:
+        """Add the parts of the next 2^height clients: a single merged one if the rule streams.
 
-        What is ``lent`` may change after this call.
+        ``temporary`` parts may be overwritten by the caller afterwards.
         """
         if self._tree is not None:
             [part] = parts
-            self._tree.push(part, height, lent=lent)
+            self._tree.push(part, height, temporary=temporary)
         else:
-            self._single.extend(copied(part) if lent else part for part in parts)
+            self._single.extend(copied(part) if temporary else part for part in parts)
 
-    def all(self) -> list[Vectors]:
-        """What ``finish`` gets."""
+    def parts(self) -> list[Vectors]:
+        """Return the parts for ``Aggregation.finish``."""
         return self._single if self._tree is None else [self._tree.total()]

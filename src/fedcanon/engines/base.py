@@ -1,4 +1,4 @@
-"""The contract of an engine, and the rules of a round that every engine follows."""
+"""The contract of an engine, and the settings that every engine and every client follows."""
 
 from __future__ import annotations
 
@@ -20,10 +20,16 @@ from fedcanon.penalties import Penalty
 
 @dataclass(frozen=True)
 class Rules:
-    """What every client does, in all rounds.
+    """The settings of local training and aggregation, the same for all clients and all rounds.
 
-    ``batch_size`` None stands for all samples of a client, ``aggregation`` None for what the
-    algorithm asks for: the weighted mean, or one mean for each node of a network.
+    Args:
+        algorithm: The federated method.
+        penalty: The regulariser h.
+        batch_size: Samples of a mini-batch; None uses all samples of a client.
+        seed: The seed of all random draws.
+        compressor: What compresses or clips the uploads.
+        aggregation: How uploads are combined; None uses the rule of the algorithm, which is the
+            weighted mean, or one mean for each node of a decentralised method.
     """
 
     algorithm: Algorithm
@@ -35,13 +41,17 @@ class Rules:
 
     @property
     def is_compressed(self) -> bool:
-        """Whether uploads are altered on their way."""
+        """Whether uploads are compressed or clipped."""
         return not isinstance(self.compressor, Identity)
 
 
 @dataclass(frozen=True)
 class Collected:
-    """One round of the clients: the aggregated upload, their share of the weight, the cost."""
+    """The result of the clients' part of a round.
+
+    ``mean`` is the aggregated upload, ``share`` the participants' part of the weight of all
+    clients. ``prox_calls`` counts the prox evaluations on clients.
+    """
 
     mean: State
     share: float
@@ -51,7 +61,7 @@ class Collected:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What the clients and the test data say of a model: f, the f_i, ∇f if asked for, the test."""
+    """Measures of a model z: f(z), the f_i(z), ∇f(z) if asked for, and measures on test data."""
 
     loss: float
     losses: list[float]
@@ -60,17 +70,22 @@ class Evaluation:
 
 
 class Engine(ABC):
-    """Runs the client side of an algorithm: it moves messages and knows where clients are."""
+    """Runs the client side of an algorithm, in this process, in others or over a network.
+
+    ``buffers`` are the normalisation statistics, with a row for each node if every node has its
+    own.
+    """
 
     problem: Problem
     rules: Rules
+    buffers: Tensor
 
     durable_rounds: ClassVar[bool] = False
-    """Whether a round must be on disk before the next one begins."""
+    """Whether a checkpoint must be written after every round."""
 
     @abstractmethod
     def available(self) -> Sequence[int]:
-        """The clients that may take part in the next round, in increasing order."""
+        """Return the clients that may take part in the next round, in increasing order."""
 
     @abstractmethod
     def collect(
@@ -78,45 +93,60 @@ class Engine(ABC):
     ) -> Collected:
         """Run round ``t`` on the participants and aggregate their uploads.
 
-        A ``complete`` round needs all clients, where others may do without those that do not
-        answer. Nothing changes before ``commit``: a round that fails leaves everything as it was.
+        The states of clients do not change before ``commit``, so that a round that fails has no
+        effect.
+
+        Args:
+            t: The number of the round, counted from 0.
+            participants: The clients to ask, in increasing order.
+            sent: The broadcast of the algorithm.
+            complete: Whether the updates of all clients are needed. If not, clients that do not
+                answer may be left out.
+
+        Raises:
+            RegroupError: Clients have left; call ``regroup`` and collect again.
+            StartOverError: Client states are lost; call ``start_over`` and collect again.
         """
 
     @abstractmethod
     def commit(self) -> None:
-        """Let the round count that was collected last: clients keep their new states."""
+        """Make the new client states and statistics of the last collected round permanent."""
 
     def regroup(self, server: State) -> State:
-        """The server's state once clients have joined or left for good since the last round."""
+        """Add clients that have joined, remove those that have left, and adapt the server's state.
+
+        Returns:
+            The server's state for the next round.
+        """
         return server
 
     def start_over(self, z: Tensor) -> None:
-        """After a ``StartOverError``: no client has a state any more, and ``z`` is the start."""
+        """Discard all client states after a ``StartOverError``; clients start again from ``z``."""
         raise NotImplementedError
 
     @abstractmethod
     def evaluate(self, z: Tensor, *, gradient: bool) -> Evaluation:
-        """f_i(z), ∇f(z) if asked for, and the test measures of the model ``z``."""
+        """Measure the model ``z``: all f_i(z), ∇f(z) if ``gradient`` is set, and the test data."""
 
     @property
-    @abstractmethod
     def model_buffers(self) -> Tensor:
-        """The normalisation statistics of the model, averaged over nodes where each has its own."""
+        """The normalisation statistics of the model, averaged over nodes if each has its own."""
+        return self.buffers.mean(0) if self.buffers.ndim == 2 else self.buffers
 
-    def keep_in(self, folder: Path) -> None:  # noqa: B027  # most keep nothing there
-        """Use the run's folder for what is to be seen from outside."""
+    def use_folder(self, folder: Path) -> None:  # noqa: B027  # most engines write no files
+        """Write status files, if the engine has any, into the folder of the run."""
 
     @abstractmethod
     def state(self) -> State:
-        """All that the engine must remember between rounds; it holds until the next one."""
+        """Return what a checkpoint must contain; its vectors are valid until the next round."""
 
     @abstractmethod
     def load(self, state: State) -> None:
-        """Go on from a state."""
+        """Restore a state that ``state`` returned."""
 
     def close(self) -> None:  # noqa: B027  # some have nothing to close
         """End the processes that were started; the next round starts them again."""
 
 
 MakeEngine = Callable[[Problem, Rules], Engine]
-"""A recipe for an engine, such as ``Local(workers=2)``: it says where clients are and run."""
+"""Makes the engine for a problem. ``Local(workers=2)`` is one: it says where clients are run."""

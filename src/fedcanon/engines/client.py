@@ -1,4 +1,4 @@
-"""One client's part of a round, in whichever process or place it is run."""
+"""One client's part of a round: the same code in every engine."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from fedcanon.objectives import Objective
 from fedcanon.randomness import module_draws
 
 BUFFERS = "buffers"
-"""The name under which normalisation statistics travel."""
+"""The name of the normalisation statistics in broadcasts and uploads."""
 
 
 @contextmanager
-def working(
+def client_work(
     rules: Rules,
     objective: Objective,
     t: int,
@@ -36,21 +36,22 @@ def working(
     prox: CountedProx,
     secret: int | None = None,
 ) -> Iterator[ClientWork]:
-    """The work of a client in round ``t``, begun with the statistics that it received.
+    """Provide the ``ClientWork`` of a client for round ``t``; see there for the arguments.
 
-    See ``ClientWork`` for the arguments. An unexpected error is named after client and round.
+    The model starts with the normalisation statistics in ``received``. An unexpected error inside
+    becomes a ``FedcanonError`` that names the client and the round.
     """
-    with naming_errors(f"client {client} failed in round {t}"):
+    with explain_errors(f"client {client} failed in round {t}"):
         objective.buffers.copy_(received[BUFFERS])
         with module_draws(rules.seed, t, client):
             yield ClientWork(rules, objective, prox, t, client, secret)
 
 
-def leaving(rules: Rules, upload: State, buffers: Tensor, work: Work) -> State:
-    """The gate that everything passes when an update leaves its client.
+def encode_upload(rules: Rules, upload: State, buffers: Tensor, work: Work) -> State:
+    """Return what leaves the client: the gate that every update passes.
 
     Vectors that the method names as ``alterable`` are encoded, unless the method has done so
-    itself. Normalisation statistics go beside them, as far as the compressor lets them.
+    itself. The normalisation statistics go beside them, as far as the compressor lets them.
     """
     if not rules.is_compressed:
         return {**upload, BUFFERS: buffers}
@@ -62,8 +63,8 @@ def leaving(rules: Rules, upload: State, buffers: Tensor, work: Work) -> State:
     return {**upload, **altered, **rules.compressor.beside({BUFFERS: buffers})}
 
 
-def refuse_divergence(upload: State, t: int, client: int) -> None:
-    """Refuse an update with an entry that is not finite."""
+def require_finite(upload: State, t: int, client: int) -> None:
+    """Raise a ``DivergenceError`` if the upload of a client has an entry that is not finite."""
     if not all(bool(vector.sum().isfinite()) for vector in vectors(decoded(upload))):
         raise DivergenceError(
             f"client {client} diverged in round {t}: its update is not finite. "
@@ -72,8 +73,8 @@ def refuse_divergence(upload: State, t: int, client: int) -> None:
 
 
 @contextmanager
-def naming_errors(what: str) -> Iterator[None]:
-    """Turn an unexpected error into one sentence that begins with ``what`` has failed."""
+def explain_errors(what: str) -> Iterator[None]:
+    """Turn unexpected errors into a ``FedcanonError`` whose message begins with ``what``."""
     try:
         yield
     except (FedcanonError, EngineSignalError):
@@ -86,5 +87,5 @@ def naming_errors(what: str) -> Iterator[None]:
                 "smaller model."
             )
         named = FedcanonError(f"{what}: {reason}")
-        named.add_note(traceback.format_exc())  # which a process would else keep for itself
+        named.add_note(traceback.format_exc())  # the original is lost between processes
         raise named from error

@@ -1,9 +1,9 @@
-"""Rounds of clients, run by workers."""
+"""The engine that runs all clients on this machine."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal, NamedTuple
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from fedcanon.algorithms import Mixed, Recalling, State
-from fedcanon.engines.aggregation import Aggregation, Parts, aggregation_of
+from fedcanon.engines.aggregation import Accumulator, Aggregation, make_aggregation
 from fedcanon.engines.base import Collected, Engine, Evaluation, Rules
 from fedcanon.engines.client import BUFFERS
 from fedcanon.engines.processes import Processes
@@ -38,14 +38,14 @@ from fedcanon.units import GIB
 
 @dataclass(frozen=True)
 class Local:
-    """The engine of this machine: all clients in this process, or in ``workers`` others.
+    """Makes engines that run all clients on this machine.
 
     Args:
-        workers: How many processes to start; None runs clients one after the other in this one.
+        workers: How many processes to start; None runs clients one after the other in this process.
         vectorised: Whether clients of small models take their local steps together.
-        state_memory: Bytes of client states beyond which they are kept on disk.
-        devices: Devices to share out among the processes.
-        start_method: How processes are started; by default whichever is safe here.
+        state_memory: Client states are kept on disk if they need more than so many bytes.
+        devices: Devices that the processes use in turn.
+        start_method: How processes are started; None chooses the one that is safe on this system.
     """
 
     workers: int | None = None
@@ -55,7 +55,7 @@ class Local:
     start_method: Literal["fork", "spawn"] | None = None
 
     def __call__(self, problem: Problem, rules: Rules) -> LocalEngine:
-        """An engine for a problem."""
+        """Make the engine for a problem."""
         make: MakeWorkers = InProcess
         if self.workers is not None:
             make = partial(
@@ -65,7 +65,7 @@ class Local:
 
 
 class _Round(NamedTuple):
-    """What is remembered of a round once it counts."""
+    """A round before its commit: the slots of new states, the statistics and the broadcast."""
 
     slots: dict[int, int]
     buffers: Tensor
@@ -74,11 +74,11 @@ class _Round(NamedTuple):
 
 @dataclass
 class LocalEngine(Engine):
-    """Runs the clients of a problem by workers.
+    """Runs the clients of a problem on workers.
 
-    A client's state appears when it first takes part. A client that took part in the round before
-    gets the broadcast without the entries that it can ``recall``. Normalisation buffers travel
-    beside the algorithm's vectors and are averaged.
+    A client gets its state when it first takes part. A client that took part in the round before
+    receives the broadcast without the entries that it can ``recall``. Normalisation statistics are
+    sent and averaged together with the vectors of the algorithm.
     """
 
     problem: Problem
@@ -99,7 +99,7 @@ class LocalEngine(Engine):
                 "engine.vectorised is for linear models and small networks of linear layers under "
                 "one server: leave it out."
             )
-        self.aggregation = aggregation_of(algorithm, problem.weights, self.rules.aggregation)
+        self.aggregation = make_aggregation(algorithm, problem.weights, self.rules.aggregation)
         template = algorithm.client_init(problem.start)
         self._store = StateStore(len(problem.clients), template, self.state_memory)
         self._workers = self.make_workers(
@@ -121,13 +121,17 @@ class LocalEngine(Engine):
             recalled = algorithm.recall(self._last_sent, short)
         slots = {client: self._store.reserve() for client in participants}
         try:
-            clients = [self._participation(client, slots[client]) for client in participants]
+            clients = [
+                Participation(c, self._store.slot(c), slot, c in self._last_participants)
+                for c, slot in slots.items()
+            ]
             mean, traffic, prox_calls = self._aggregate(Broadcast(t, sent, recalled), clients)
         except BaseException:
             self._store.release(slots)
             raise
         buffers = mean.pop(BUFFERS)
-        share = self._weight(participants) / self.problem.total_weight
+        # fsum is exact in any order, so that the share of all clients is 1 to the last bit.
+        share = math.fsum(self.problem.weights[c] for c in slots) / self.problem.total_weight
         self._collected = _Round(slots, buffers, sent)
         return Collected(mean, share, traffic, prox_calls)
 
@@ -137,37 +141,25 @@ class LocalEngine(Engine):
         self._store.commit(done.slots)
         self._last_sent, self._last_participants = done.sent, frozenset(done.slots)
 
-    def _participation(self, client: int, new: int) -> Participation:
-        recalls = client in self._last_participants
-        return Participation(client, self._store.slot(client), new, recalls)
-
-    def _weight(self, clients: Iterable[int]) -> float:
-        # fsum is exact in any order, so that the share of all clients is 1 to the last bit.
-        return math.fsum(self.problem.weights[client] for client in clients)
-
     def _aggregate(
         self, broadcast: Broadcast, clients: Sequence[Participation]
     ) -> tuple[Vectors, Traffic, int]:
-        """What the uploads of a round become, and what they cost."""
+        """Run a round on the workers; return the aggregated upload, the traffic and prox calls."""
         batch = math.inf if self.rules.batch_size is None else self.rules.batch_size
         costs = [min(batch, self._samples[one.client]) for one in clients]
         positions = self._tasks(costs, smallest=HEIGHT if self.vectorised else 0)
         tasks = [[clients[k] for k in some] for some in positions]
-        parts, traffic, prox_calls = Parts(self.aggregation), Traffic(), 0
+        uploads, traffic, prox_calls = Accumulator(self.aggregation), Traffic(), 0
         results: Iterator[TrainingResult] = _in_order(self._workers.map(train, broadcast, tasks))
         for task, done in zip(tasks, results, strict=True):
             traffic, prox_calls = traffic + done.traffic, prox_calls + done.prox_calls
-            parts.extend(done.parts, height_of(task), lent=True)
+            uploads.extend(done.parts, height_of(task), temporary=True)
         weights = [self.problem.weights[one.client] for one in clients]
-        return self.aggregation.finish(parts.all(), weights), traffic, prox_calls
+        return self.aggregation.finish(uploads.parts(), weights), traffic, prox_calls
 
     def _tasks(self, costs: Sequence[float], smallest: int = 0) -> list[range]:
-        """Positions cut into tasks."""
+        """Cut the positions of clients with these costs into tasks."""
         return subtrees(costs, self._workers.count, smallest)
-
-    @property
-    def model_buffers(self) -> Tensor:
-        return self.buffers.mean(0) if self.buffers.ndim == 2 else self.buffers
 
     def evaluate(self, z: Tensor, *, gradient: bool) -> Evaluation:
         request = EvaluationRequest(z, self.model_buffers, gradient)
@@ -186,7 +178,7 @@ class LocalEngine(Engine):
 
     @property
     def clients(self) -> dict[int, State]:
-        """A copy of the state of every client that has taken part."""
+        """Copies of the states of all clients that have taken part, by client."""
         return {client: copied(state) for client, state in self._states()}
 
     @clients.setter
@@ -211,7 +203,7 @@ class LocalEngine(Engine):
         }
 
     def load(self, state: State) -> None:
-        if "books" in state:
+        if "membership" in state:
             raise FedcanonError("this run was on Flower and can only go on there: --engine flower.")
         self.clients = {int(client): own for client, own in state["clients"].items()}
         self.buffers = state["buffers"]
@@ -220,7 +212,7 @@ class LocalEngine(Engine):
 
 
 def _in_order(results: Iterator[tuple[int, Answer]]) -> Iterator[Answer]:
-    """Results by the number of their task, each as soon as those before it are there."""
+    """Yield results in the order of their tasks, each as soon as all earlier ones have come."""
     waiting: dict[int, Answer] = {}
     expected = 0
     for number, result in results:

@@ -1,4 +1,4 @@
-"""Messages as bytes and NumPy arrays: Ray's object store lends arrays, but would copy tensors."""
+"""Messages as bytes and NumPy arrays, which Ray's object store shares; it would copy tensors."""
 
 from __future__ import annotations
 
@@ -18,21 +18,29 @@ from fedcanon.errors import FedcanonError
 
 
 class PackedMessage(NamedTuple):
-    """A message without its tensors, and what is in them."""
+    """A pickled message without its tensors, and the tensors as arrays."""
 
     content: bytes
     arrays: list[np.ndarray[Any, Any]]
 
 
-def pack(message: Any, *, lend: bool = False, lent: Sequence[Tensor] = ()) -> PackedMessage:
-    """Take a message apart.
+def pack(
+    message: Any, *, all_read_only: bool = False, read_only: Sequence[Tensor] = ()
+) -> PackedMessage:
+    """Separate a message from its tensors.
 
-    Who unpacks it gets tensors of its own, unless they are ``lent`` or ``lend`` says that all are:
-    these may be memory of others that must not be written to.
+    Args:
+        message: Any object that can be pickled.
+        all_read_only: Whether the receiver will write to none of the tensors.
+        read_only: Tensors to which the receiver will not write. They are not copied; their memory
+            is shared by all processes of a node.
+
+    Raises:
+        FedcanonError: The message has a part that cannot be pickled.
     """
     buffer, arrays = io.BytesIO(), list[np.ndarray[Any, Any]]()
     try:
-        _Pickler(buffer, arrays, None if lend else lent).dump(message)  # type: ignore[no-untyped-call]
+        _Pickler(buffer, arrays, None if all_read_only else read_only).dump(message)  # type: ignore[no-untyped-call]
     except (TypeError, pickle.PicklingError) as error:
         raise FedcanonError(
             f'this cannot be sent to other machines, as engine.name = "ray" must: {error}.'
@@ -41,7 +49,7 @@ def pack(message: Any, *, lend: bool = False, lent: Sequence[Tensor] = ()) -> Pa
 
 
 def unpack(packed: PackedMessage) -> Any:
-    """Put a message together again."""
+    """Return the message that ``pack`` separated from its tensors."""
     return _Unpickler(packed).load()
 
 
@@ -50,21 +58,21 @@ class _Pickler(CloudPickler):
         self,
         buffer: io.BytesIO,
         arrays: list[np.ndarray[Any, Any]],
-        lent: Sequence[Tensor] | None,
+        read_only: Sequence[Tensor] | None,
     ) -> None:
         super().__init__(buffer, pickle.HIGHEST_PROTOCOL)  # type: ignore[no-untyped-call]
         self._arrays = arrays
-        self._lent = None if lent is None else {id(tensor) for tensor in lent}
+        self._read_only = None if read_only is None else {id(tensor) for tensor in read_only}
         self._places: dict[int, int] = {}
 
     def persistent_id(self, obj: Any) -> Any:
         if type(obj) not in (Tensor, nn.Parameter):
             return None
-        if id(obj) not in self._places:  # a parameter that two layers share stays one
+        if id(obj) not in self._places:  # a parameter that two layers share is sent once
             self._places[id(obj)] = len(self._arrays)
             self._arrays.append(obj.detach().numpy())
-        is_lent = self._lent is None or id(obj) in self._lent
-        return self._places[id(obj)], type(obj), obj.requires_grad, is_lent
+        read_only = self._read_only is None or id(obj) in self._read_only
+        return self._places[id(obj)], type(obj), obj.requires_grad, read_only
 
 
 class _Unpickler(pickle.Unpickler):
@@ -74,18 +82,19 @@ class _Unpickler(pickle.Unpickler):
         self._tensors: dict[int, Tensor] = {}
 
     def persistent_load(self, pid: Any) -> Tensor:
-        place, kind, requires_grad, is_lent = pid
+        place, kind, requires_grad, read_only = pid
         if place not in self._tensors:
-            tensor = _tensor(self._arrays[place], is_lent)
+            tensor = _tensor(self._arrays[place], read_only)
             if kind is nn.Parameter:
                 tensor = nn.Parameter(tensor, requires_grad)
             self._tensors[place] = tensor.requires_grad_(requires_grad)
         return self._tensors[place]
 
 
-def _tensor(array: np.ndarray[Any, Any], is_lent: bool) -> Tensor:
+def _tensor(array: np.ndarray[Any, Any], read_only: bool) -> Tensor:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The given NumPy array is not writable")
         tensor = torch.from_numpy(array)
-    # Where a vector begins can decide in which order it is added up: everywhere as PyTorch does.
-    return tensor if is_lent and tensor.data_ptr() % ALIGNMENT == 0 else tensor.clone()
+    # The alignment of a vector can change the order in which it is summed, and so the result's
+    # last bits: use the alignment of PyTorch everywhere.
+    return tensor if read_only and tensor.data_ptr() % ALIGNMENT == 0 else tensor.clone()

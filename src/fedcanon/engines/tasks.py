@@ -1,7 +1,7 @@
-"""What processes are asked to do: train some clients of a round, or measure some clients' losses.
+"""The tasks of workers: train some clients of a round, or measure the losses of some clients.
 
-Positions among the participants are the leaves of a binary tree. A task is a complete subtree of
-it, so its uploads can be merged where they are made and the result has the same bits as elsewhere.
+The participants are the leaves of a binary tree. A task is a complete subtree of it, so that a
+worker can merge the uploads of its task and the result has the same bits for any number of workers.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from torch import Tensor
 
 from fedcanon.algorithms import State
 from fedcanon.compression import decoded
-from fedcanon.engines.aggregation import Aggregation, Parts
+from fedcanon.engines.aggregation import Accumulator, Aggregation
 from fedcanon.engines.base import Rules
 from fedcanon.engines.client import (
-    leaving,
-    naming_errors,
-    refuse_divergence,
-    working,
+    client_work,
+    encode_upload,
+    explain_errors,
+    require_finite,
 )
 from fedcanon.engines.stacked_work import HEIGHT, StackedWork, as_rows, stack, unstack
 from fedcanon.engines.store import States
@@ -34,10 +34,7 @@ from fedcanon.objectives.stacked import StackedModule
 
 @dataclass(frozen=True)
 class WorkerSetup:
-    """All that a process needs to work for clients, and that stays the same in all rounds.
-
-    ``vectorised`` says that clients take their local steps together.
-    """
+    """What a worker needs in all rounds; ``vectorised`` clients take their local steps together."""
 
     problem: Problem
     rules: Rules
@@ -47,9 +44,10 @@ class WorkerSetup:
 
 
 class Participation(NamedTuple):
-    """One client in a round: the slots of its old and its new state, and whether it recalls.
+    """One client in a round: the slots of its old and its new state in the store.
 
-    A client that ``recalls`` was in the round before and computes a part of the broadcast itself.
+    ``old`` is None if the client has no state yet. A client that ``recalls`` took part in the round
+    before and computes a part of the broadcast itself; see ``Recalling``.
     """
 
     client: int
@@ -60,7 +58,10 @@ class Participation(NamedTuple):
 
 @dataclass(frozen=True)
 class Broadcast:
-    """What all participants of round ``t`` are sent; ``recalled`` they may have computed before."""
+    """The message to all participants of round ``t``.
+
+    ``recalled`` are the entries that participants of the round before compute themselves.
+    """
 
     t: int
     sent: State
@@ -68,13 +69,13 @@ class Broadcast:
 
     @property
     def short(self) -> State:
-        """The message to a client that computes the rest itself."""
+        """The message without the entries that some clients compute themselves."""
         return {name: entry for name, entry in self.sent.items() if name not in self.recalled}
 
 
 @dataclass
 class TrainingResult:
-    """The uploads of some clients, merged if the rule streams, and what they cost."""
+    """The uploads of some clients, merged if the aggregation rule allows it, and their cost."""
 
     parts: list[Vectors]
     traffic: Traffic
@@ -84,35 +85,36 @@ class TrainingResult:
 def train(
     setup: WorkerSetup, broadcast: Broadcast, clients: Sequence[Participation]
 ) -> TrainingResult:
-    """Run the clients of a complete subtree."""
-    traffic, prox, parts = Traffic(), CountedProx(setup.rules.penalty), Parts(setup.aggregation)
+    """Run a round on the clients of one task, which are a complete subtree of the participants."""
+    traffic, prox = Traffic(), CountedProx(setup.rules.penalty)
+    uploads = Accumulator(setup.aggregation)
     if setup.vectorised:
         for first in range(0, len(clients), 1 << HEIGHT):
             group = clients[first : first + (1 << HEIGHT)]
-            uploads = _train_together(setup, broadcast, group, prox, traffic)
-            parts.push_rows(uploads, [setup.problem.weights[one.client] for one in group])
+            rows = _train_together(setup, broadcast, group, prox, traffic)
+            uploads.push_rows(rows, [setup.problem.weights[one.client] for one in group])
     else:
         for one in clients:
             upload = _train_one(setup, broadcast, one, prox, traffic)
-            parts.push(upload, setup.problem.weights[one.client])
-    return TrainingResult(parts.all(), traffic, prox.calls)
+            uploads.push(upload, setup.problem.weights[one.client])
+    return TrainingResult(uploads.parts(), traffic, prox.calls)
 
 
 def _train_one(
     setup: WorkerSetup, broadcast: Broadcast, one: Participation, prox: CountedProx, cost: Traffic
 ) -> Vectors:
-    """One client's upload; its new state goes to the store."""
+    """Return one client's upload and write its new state to the store."""
     t, client, problem, rules = broadcast.t, one.client, setup.problem, setup.rules
     copies = setup.aggregation.copies(client)
     message = own_rows(broadcast.short if one.recalls else broadcast.sent, client)
     cost.down(message, copies)
     objective = problem.clients[client]
     received = _received(broadcast, one, message, problem.start.device)
-    with working(rules, objective, t, client, received, prox) as work:
+    with client_work(rules, objective, t, client, received, prox) as work:
         upload, state = rules.algorithm.local(_state(setup, one), received, work)
-        refuse_divergence(upload, t, client)
+        require_finite(upload, t, client)
         setup.store.write(one.new, state)
-        upload = leaving(rules, upload, objective.buffers.clone(), work)
+        upload = encode_upload(rules, upload, objective.buffers.clone(), work)
     cost.up(upload, copies)
     return decoded(upload)
 
@@ -124,12 +126,15 @@ def _train_together(
     prox: CountedProx,
     cost: Traffic,
 ) -> Vectors:
-    """The uploads of several clients at once, as the rows of matrices; see ``StackedWork``."""
+    """Return the uploads of clients that train together, as rows of matrices; see ``StackedWork``.
+
+    The new states are written to the store.
+    """
     t, problem, rules = broadcast.t, setup.problem, setup.rules
     members = [one.client for one in group]
     assert isinstance(problem.clients, ModuleClients)
     dtype, device = problem.start.dtype, problem.start.device
-    with naming_errors(f"clients {members[0]} to {members[-1]} failed in round {t}"):
+    with explain_errors(f"clients {members[0]} to {members[-1]} failed in round {t}"):
         messages = {True: broadcast.short, False: broadcast.sent}
         for one in group:
             cost.down(messages[one.recalls])
@@ -141,8 +146,8 @@ def _train_together(
         work = [ClientWork(rules, problem.clients[c], prox, t, c) for c in members]
         together = StackedWork(StackedModule(problem.clients, members), work)
         uploads, states = rules.algorithm.local(states, received, together)
-        # Models that can be stacked have no statistics.
-        uploads = leaving(rules, uploads, problem.start_buffers, together)
+        # Models that can be stacked have no normalisation statistics.
+        uploads = encode_upload(rules, uploads, problem.start_buffers, together)
         for one, state in zip(group, unstack(states, len(group)), strict=True):
             setup.store.write(one.new, state)
     for upload in unstack(uploads, len(group)):
@@ -150,14 +155,14 @@ def _train_together(
     rows = {name: as_rows(entry, len(group)) for name, entry in uploads.items()}
     if not all(bool(matrix.sum().isfinite()) for matrix in rows.values()):
         for k, client in enumerate(members):
-            refuse_divergence({name: matrix[k] for name, matrix in rows.items()}, t, client)
+            require_finite({name: matrix[k] for name, matrix in rows.items()}, t, client)
     return rows
 
 
 def _received(
     broadcast: Broadcast, one: Participation, message: State, device: torch.device
 ) -> State:
-    """The message, completed by what the client computes itself."""
+    """Return the message together with the entries that the client computes itself."""
     received = {**message, **broadcast.recalled} if one.recalls else message
     return on_device(received, device)
 
@@ -170,13 +175,13 @@ def _state(setup: WorkerSetup, one: Participation) -> State:
 
 
 def on_device(state: State, device: torch.device) -> State:
-    """The state with its vectors on a device; the same ones where they are there already."""
+    """Return the state with its vectors on a device; vectors that are there are not copied."""
     return {k: v.to(device) if isinstance(v, Tensor) else v for k, v in state.items()}
 
 
 @dataclass(frozen=True)
 class EvaluationRequest:
-    """What is asked of the model ``z``: losses, and the gradient too if ``gradient`` is set."""
+    """A model ``z`` to be measured, with its statistics and whether ∇f(z) is needed."""
 
     z: Tensor
     buffers: Tensor
@@ -185,7 +190,7 @@ class EvaluationRequest:
 
 @dataclass
 class EvaluationResult:
-    """Losses of some clients and the sum of their weighted gradients, or measures on test data."""
+    """The losses of some clients and Σ p_i ∇f_i(z) over them, or the measures on test data."""
 
     losses: list[float] = field(default_factory=list)
     gradient: Vectors = field(default_factory=dict)
@@ -195,15 +200,15 @@ class EvaluationResult:
 def evaluate(
     setup: WorkerSetup, request: EvaluationRequest, clients: range | None
 ) -> EvaluationResult:
-    """Measure the losses of a complete subtree of clients; of None, the test data."""
+    """Measure the losses of some clients; ``clients`` None measures the test data instead."""
     problem, z = setup.problem, request.z.to(setup.problem.start.device)
     problem.buffers.copy_(request.buffers)
     if clients is None:
-        with naming_errors("the test of the model failed"):
+        with explain_errors("the test of the model failed"):
             return EvaluationResult(test=problem.test(z))
     found, total = EvaluationResult(), Tree()
     for client in clients:
-        with naming_errors(f"the loss of client {client} could not be computed"):
+        with explain_errors(f"the loss of client {client} could not be computed"):
             objective = problem.clients[client]
             if not request.gradient:
                 found.losses.append(objective.value(z))

@@ -1,4 +1,4 @@
-"""What travels between server and clients, and the counting of it."""
+"""Messages between server and clients, and how their size is counted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fedcanon.compression import Encoded
 
 @dataclass
 class Traffic:
-    """The messages of one round, counted where they are handed over."""
+    """Floats and bytes sent to clients (down) and by clients (up)."""
 
     floats_down: int = 0
     floats_up: int = 0
@@ -23,7 +23,7 @@ class Traffic:
     bytes_up: int = 0
 
     def down(self, message: State, copies: int = 1) -> None:
-        """Count a message to one client, from the server or from so many neighbours."""
+        """Count a message to a client, from the server or from ``copies`` neighbours."""
         floats, size = _size(message)
         self.floats_down += copies * floats
         self.bytes_down += copies * size
@@ -32,14 +32,14 @@ class Traffic:
         return Traffic(*map(add, astuple(self), astuple(other)))
 
     def up(self, message: State, copies: int = 1) -> None:
-        """Count a message from one client, to the server or to so many neighbours."""
+        """Count a message from a client, to the server or to ``copies`` neighbours."""
         floats, size = _size(message)
         self.floats_up += copies * floats
         self.bytes_up += copies * size
 
 
 def _size(message: State) -> tuple[int, int]:
-    """Floats and bytes; plain numbers are not counted."""
+    """Return the floats and bytes of the vectors in a message; single numbers are not counted."""
     floats = size = 0
     for entry in message.values():
         if isinstance(entry, Encoded):
@@ -50,7 +50,7 @@ def _size(message: State) -> tuple[int, int]:
 
 
 def copied(message: Any) -> Any:
-    """The message with tensors of its own, also inside its tables, lists and dataclasses."""
+    """Return a copy of a message and its tensors, also of those in nested containers."""
     if isinstance(message, Tensor):
         return message.clone()
     if isinstance(message, list):
@@ -64,12 +64,12 @@ def copied(message: Any) -> Any:
 
 
 def vectors(message: State) -> Iterator[Tensor]:
-    """The vectors of a message without its numbers."""
+    """Return the vectors of a message, without its numbers."""
     return (entry for entry in message.values() if isinstance(entry, Tensor))
 
 
 def own_rows(message: State, client: int) -> State:
-    """The message with the client's own row of every matrix in it."""
+    """Return the message with every matrix replaced by the client's row of it."""
     return {
         k: v[client] if isinstance(v, Tensor) and v.ndim == 2 else v for k, v in message.items()
     }

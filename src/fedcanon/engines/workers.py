@@ -1,4 +1,4 @@
-"""The contract of what runs tasks, and the simplest that does."""
+"""The contract of workers, which run tasks, and the simplest implementation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Answer = TypeVar("Answer")
 
 
 class Workers(ABC):
-    """Runs tasks in some number of places, each with a ``WorkerSetup`` of its own."""
+    """Runs tasks on ``count`` workers, each with its own ``WorkerSetup``."""
 
     count: int
 
@@ -27,8 +27,14 @@ class Workers(ABC):
     ) -> Iterator[tuple[int, Answer]]:
         """Run ``function(setup, shared, task)`` for all tasks.
 
-        Results come with the number of their task, in any order; what they hold may be changed by
-        the next one. ``function`` is defined at the top of a module.
+        Args:
+            function: A function defined at the top level of a module, so that it can be sent.
+            shared: An argument that is the same for all tasks.
+            tasks: The tasks.
+
+        Yields:
+            The number of a task and its result, in any order. Tensors of a result are valid until
+            the next result is requested.
         """
 
     def close(self) -> None:  # noqa: B027  # most have nothing to close
@@ -36,7 +42,7 @@ class Workers(ABC):
 
 
 class InProcess(Workers):
-    """One task after the other, in this process: for small problems and for debugging."""
+    """Runs one task after the other in this process, for small problems and for debugging."""
 
     count = 1
 
@@ -54,4 +60,4 @@ class InProcess(Workers):
 
 
 MakeWorkers = Callable[[WorkerSetup], Workers]
-"""Makes workers that have this setup, or copies of it."""
+"""Makes workers, each of which has this setup or a copy of it."""

@@ -8,22 +8,20 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from enum import StrEnum
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
 import torch
 from safetensors.torch import save as to_safetensors
-from safetensors.torch import save_file
-from torch import Tensor, nn
+from torch import nn
 
-from fedcanon.checkpoint import make_durable
 from fedcanon.errors import FedcanonError
 from fedcanon.export.messages import one_line
 from fedcanon.export.operations import Shape
 from fedcanon.export.sparse import save_sparse
-
-METADATA = {"format": "pt"}
-"""What other readers of safetensors look for."""
+from fedcanon.files import explained, write_whole
+from fedcanon.runs.model_file import METADATA, tensors_of, write_tensors
 
 
 class Format(StrEnum):
@@ -50,19 +48,9 @@ def save(module: nn.Module, example_shape: Shape, path: Path, kind: Format) -> N
     Raises:
         FedcanonError: the network cannot be written in this format, or the file not at this place.
     """
-    # The suffix stays at the end, because torch.export looks at it.
-    temporary = path.with_name(f"unfinished-{path.name}")
-    try:
+    with explained(f"cannot write {path}"):
         path.parent.mkdir(parents=True, exist_ok=True)
-        _WRITERS[kind](module, example_shape, temporary)
-        make_durable(temporary)
-        temporary.rename(path)
-        make_durable(path.parent)
-    except OSError as error:
-        raise FedcanonError(f"cannot write {path}: {error.strerror or one_line(error)}.") from None
-    finally:
-        if path.parent.is_dir():
-            temporary.unlink(missing_ok=True)
+        write_whole(path, partial(_WRITERS[kind], module, example_shape))
 
 
 def dense_size(module: nn.Module) -> int:
@@ -70,16 +58,8 @@ def dense_size(module: nn.Module) -> int:
     return len(to_safetensors(tensors_of(module), metadata=METADATA))
 
 
-def tensors_of(module: nn.Module) -> dict[str, Tensor]:
-    """Parameters and statistics by their names, each in memory of its own."""
-    return {
-        name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
-        for name, tensor in module.state_dict().items()
-    }
-
-
 def _save_safetensors(module: nn.Module, example_shape: Shape, path: Path) -> None:
-    save_file(tensors_of(module), path, metadata=METADATA)
+    write_tensors(tensors_of(module), path)
 
 
 def _save_state_dict(module: nn.Module, example_shape: Shape, path: Path) -> None:

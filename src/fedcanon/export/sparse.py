@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from scipy import sparse
 from torch import Tensor
 
 from fedcanon.errors import FedcanonError
 from fedcanon.export.messages import one_line
+from fedcanon.runs.model_file import write_tensors
 
 SHAPES = "csr_shapes"
 """The entry of the file's metadata that gives the shape of every weight kept as CSR."""
@@ -34,7 +34,7 @@ def save_sparse(tensors: dict[str, Tensor], path: Path) -> None:
             shapes[name] = list(tensor.shape)
         else:
             written[name] = tensor
-    save_file(written, path, metadata={"format": "pt", SHAPES: json.dumps(shapes)})
+    write_tensors(written, path, {SHAPES: json.dumps(shapes)})
 
 
 def load_sparse(path: str | Path) -> dict[str, Tensor]:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from matplotlib.figure import Figure
 
-from fedcanon.errors import FedcanonError
+from fedcanon.files import explained, write_whole
 from fedcanon.paper.scales import Scale
 from fedcanon.runs.plots import save
 from fedcanon.version import __version__
@@ -74,12 +74,10 @@ def write(outcome: Outcome, folder: Path) -> list[Path]:
     """Write NAME.json, NAME.md and NAME.tex, and the figure as NAME.png and NAME.pdf."""
     texts = {"json": _json(outcome), "md": markdown(outcome), "tex": latex(outcome)}
     paths = [folder / f"{outcome.item}.{ending}" for ending in texts]
-    try:
+    with explained(f"cannot write to {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
         for path, text in zip(paths, texts.values(), strict=True):
-            path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise FedcanonError(f"cannot write to {folder}: {error.strerror}.") from None
+            write_whole(path, text)
     if outcome.figure is not None:
         pictures = [folder / f"{outcome.item}.{ending}" for ending in ("png", "pdf")]
         for path in pictures:

@@ -15,6 +15,7 @@ import torch
 
 from fedcanon.data import Dataset, Split
 from fedcanon.errors import DivergenceError
+from fedcanon.files import write_whole
 from fedcanon.runs import Observer, Record
 from fedcanon.runs.config import Config
 from fedcanon.runs.folder import RunFolder
@@ -66,7 +67,7 @@ class Trainer:
             try:
                 self._go_on(label, path, config, dataset)
             except DivergenceError as error:
-                note.write_text(str(error), encoding="utf-8")
+                write_whole(note, str(error))
             # The states of all clients of a network fill a disk, and the run is over.
             shutil.rmtree(path / "checkpoints", ignore_errors=True)
         diverged = note.read_text(encoding="utf-8") if note.is_file() else ""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 
 import torch
 from torch import Tensor
 
 from fedcanon.algorithms import Schedule
+from fedcanon.compression import COMPRESSORS
 from fedcanon.data import Dataset, make_partition
 from fedcanon.data.partition.skew import label_counts
 from fedcanon.engines import LocalEngine, MakeEngine, Rules
@@ -29,7 +31,7 @@ from fedcanon.objectives.models import BinaryLogistic, Model, require_fit
 from fedcanon.objectives.module import ModuleTest
 from fedcanon.penalties import PENALTIES
 from fedcanon.randomness import Purpose, generator, torch_seed
-from fedcanon.runs.config import DEFAULT_LOSS, DEPLOYED, Config
+from fedcanon.runs.config import DEFAULT_LOSS, DEPLOYED, Config, Table
 from fedcanon.runs.engine_choice import devices, engine_for, require_bfloat16
 from fedcanon.runs.federation import Federation
 from fedcanon.runs.named import (
@@ -98,27 +100,37 @@ def make_rules(config: Config, layout: Layout) -> Rules:
 
 
 def resolved(config: Config, federation: Federation) -> Config:
-    """The configuration with every parameter of the method and the penalty written out."""
+    """The configuration with every parameter of method, penalty and compressor written out."""
     algorithm = {
         field.name: getattr(federation.algorithm, field.name)
         for field in fields(federation.algorithm)  # type: ignore[arg-type]
     }
     numbers = {k: v for k, v in algorithm.items() if not (v is None or isinstance(v, Schedule))}
-    penalty = config.penalty
-    if penalty.get("name") in PENALTIES:
-        parameters = inspect.signature(PENALTIES[penalty["name"]]).parameters.values()
-        defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
-        penalty = {**{k: v for k, v in defaults.items() if v is not None}, **penalty}
+    if algorithm.get("alpha", 0) is None:
+        numbers["alpha"] = "beta*K"
+    penalty = _written_out(PENALTIES, config.penalty)
+    if "layers" in penalty:
+        penalty = {"layers": [_written_out(PENALTIES, rule) for rule in penalty["layers"]]}
     engine = federation.engine
     vectorised = isinstance(engine, LocalEngine) and engine.vectorised
     return config.model_copy(
         update={
             "algorithm": {**config.algorithm, **numbers},
             "penalty": penalty,
+            "compression": _written_out(COMPRESSORS, config.compression),
             # It changes results by rounding: a resumed run must not decide anew.
             "engine": config.engine.model_copy(update={"vectorised": vectorised}),
         }
     )
+
+
+def _written_out(registry: Mapping[str, Callable[..., object]], table: Table) -> Table:
+    """A table with the defaults of the parameters that it leaves to the entry it names."""
+    if table.get("name") not in registry:
+        return table
+    parameters = inspect.signature(registry[table["name"]]).parameters.values()
+    defaults = {p.name: p.default for p in parameters if p.default not in (p.empty, None)}
+    return {**defaults, **table}
 
 
 def build_problem(config: Config, dataset: Dataset | None = None) -> Problem:

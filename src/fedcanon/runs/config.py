@@ -24,6 +24,7 @@ from pydantic import (
 )
 
 from fedcanon.errors import FedcanonError
+from fedcanon.files import explained
 from fedcanon.objectives.augment import Name as Augmentation
 
 Table = dict[str, Any]
@@ -32,6 +33,9 @@ DEPLOYED = "deployed"
 """The engine of a run over real clients."""
 CLIENTS_OWN = "the clients' own data"
 """What the data of such a run are called."""
+
+DEEPEST = 30
+"""Tables and lists inside one another that a configuration may have."""
 
 DEFAULT_ALGORITHM: Table = {"name": "fedcanon+", "alpha": 1.0, "beta": 0.1, "local_steps": 10}
 DEFAULT_PENALTY: Table = {"name": "mcp", "kappa": 1.5e-3}
@@ -205,18 +209,40 @@ _NAMED = ("data", "model", "loss", "penalty", "algorithm", "compression")
 
 def _read(path: Path) -> Table:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise FedcanonError(f"cannot read {path}: {error.strerror}.") from None
-    except (ValueError, RecursionError) as error:  # what tomllib and decoding raise
+        with explained(f"cannot read {path}"):
+            return _parsed(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
         raise FedcanonError(f"{path} is not valid TOML: {error}.") from None
+
+
+def _parsed(text: str) -> Table:
+    """TOML, of which every library can hold the whole numbers.
+
+    Raises:
+        ValueError: the text is no TOML, or a number has more than 64 bits.
+        RecursionError: tables or lists are nested too deeply.
+    """
+    table = tomllib.loads(text)
+    _check_numbers(table)
+    return table
+
+
+def _check_numbers(value: Any, depth: int = 0) -> None:
+    if depth > DEEPEST:
+        raise RecursionError("tables or lists are nested too deeply")
+    if isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            _check_numbers(inner, depth + 1)
+    elif isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise ValueError("a whole number has more than 64 bits")
 
 
 def _completed(table: Table) -> Config:
     for name, default in _DEFAULTS.items():
+        complete = {"name", "layers"} if name == "penalty" else {"name"}
         given = table.get(name, {})
         # A method or penalty that is named starts from its own defaults, not the default run's.
-        if isinstance(given, dict) and not given.keys() & {"name", "layers"}:
+        if isinstance(given, dict) and not given.keys() & complete:
             table[name] = {**default, **given}
     return _validated(table)
 
@@ -261,8 +287,8 @@ def _apply(table: Table, setting: str) -> None:
 def parse_value(text: str) -> Any:
     """A value as TOML writes it, or else a plain string."""
     try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except (ValueError, RecursionError):  # what tomllib raises
+        return _parsed(f"value = {text}")["value"]
+    except (ValueError, RecursionError):
         return text
 
 

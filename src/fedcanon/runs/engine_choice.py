@@ -10,7 +10,7 @@ import torch
 
 from fedcanon.algorithms import Algorithm, Mixed
 from fedcanon.engines import Local, MakeEngine
-from fedcanon.engines.processes import cores, may_have_children
+from fedcanon.engines.processes import can_start_processes, cores
 from fedcanon.errors import FedcanonError
 from fedcanon.importing import imported
 from fedcanon.objectives import Problem
@@ -82,7 +82,7 @@ def _pays(config: Config, problem: Problem, algorithm: Algorithm) -> bool:
     steps = getattr(algorithm, "local_steps", 1)
     work = participants * steps * _batch(config, problem) * len(problem.start)
     worth = config.engine.workers is not None or work >= WORTH_PROCESSES
-    return worth and _count(config) > 1 and participants > 1 and may_have_children()
+    return worth and _count(config) > 1 and participants > 1 and can_start_processes()
 
 
 def _count(config: Config) -> int:

@@ -11,22 +11,59 @@ from dataclasses import asdict
 from datetime import datetime
 from itertools import chain, count
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
 import tomli_w
 from filelock import FileLock, Timeout
+from pydantic import AfterValidator, BaseModel, ConfigDict, TypeAdapter
 
-from fedcanon.checkpoint import Checkpoints, make_durable, write_text
+from fedcanon.checkpoint import Checkpoints
 from fedcanon.errors import FedcanonError
+from fedcanon.files import (
+    Count,
+    explained,
+    make_durable,
+    read_json,
+    read_json_lines,
+    write_whole,
+)
 from fedcanon.objectives import DataSummary
 from fedcanon.runs.config import Config, load_config
-from fedcanon.runs.environment import environment
+from fedcanon.runs.environment import Environment
 from fedcanon.runs.measures import Record, frame
 
 
 def runs_folder() -> Path:
     """Where runs are kept: ``runs`` in the current folder, or FEDCANON_RUNS."""
     return Path(os.environ.get("FEDCANON_RUNS", "runs"))
+
+
+class Ending(BaseModel):
+    """Why a run ended, after which round, and its last measures by their names."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, float | None]
+
+    stopped: str
+    round: Count
+
+    @property
+    def measures(self) -> dict[str, float | None]:
+        """The last measures by their names."""
+        return {"round": self.round, **self.__pydantic_extra__}
+
+
+def _consistent(data: DataSummary) -> DataSummary:
+    rows_fit = all(len(row) == data.classes for row in data.label_counts)
+    if not (rows_fit and data.classes and all(data.shape)):
+        raise ValueError("shape, classes and label_counts do not fit together")
+    return data
+
+
+_ENVIRONMENT = TypeAdapter(Environment)
+_DATA = TypeAdapter(Annotated[DataSummary, AfterValidator(_consistent)])
+_ENDING = TypeAdapter(Ending)
+_RECORD = TypeAdapter(Record)
 
 
 class RunFolder:
@@ -52,17 +89,15 @@ class RunFolder:
 
         ``automatic`` names the settings that were "auto" before they were filled in.
         """
-        try:
-            path.mkdir(parents=True)
-        except FileExistsError:
+        if path.exists():
             raise FedcanonError(
                 f"the folder {path} exists already: choose another name, or go on with "
                 f"'fedcanon resume {path}'."
-            ) from None
-        except OSError as error:
-            raise FedcanonError(f"cannot make the folder {path}: {error.strerror}.") from None
+            )
+        with explained(f"cannot make the folder {path}"):
+            path.mkdir(parents=True)
         run = cls(path)
-        facts = {**environment(), "automatic": list(automatic)}
+        facts = asdict(Environment.here(list(automatic)))
         run._write("environment.json", json.dumps(facts, indent=2))
         run.keep_config(config)  # last, because a folder with a configuration is a run
         return run
@@ -97,23 +132,26 @@ class RunFolder:
     @property
     def config(self) -> Config:
         """The settings of the run."""
-        return load_config(self.path / "config.toml")
+        path = self.path / "config.toml"
+        try:
+            return load_config(path)
+        except FedcanonError as error:
+            raise FedcanonError(f"{path} is not the configuration of a run: {error}") from None
 
     @property
-    def environment(self) -> dict[str, Any]:
+    def environment(self) -> Environment | None:
         """Versions, commit, hardware, command."""
-        return self._read("environment.json") or {}
+        return read_json(self.path / "environment.json", _ENVIRONMENT)
 
     @property
-    def result(self) -> dict[str, Any] | None:
+    def result(self) -> Ending | None:
         """Why the run ended, with its last measures; None while it has not."""
-        return self._read("result.json")
+        return read_json(self.path / "result.json", _ENDING)
 
     @property
     def data(self) -> DataSummary | None:
         """A summary of the data behind the run."""
-        found = self._read("data.json")
-        return None if found is None else DataSummary(**{**found, "shape": tuple(found["shape"])})
+        return read_json(self.path / "data.json", _DATA)
 
     def keep_data(self, data: DataSummary) -> None:
         """Write the summary of the data."""
@@ -139,11 +177,7 @@ class RunFolder:
 
     def records(self) -> list[Record]:
         """The measures so far; a last line that was cut off by a crash is left out."""
-        path = self.path / "history.jsonl"
-        if not path.is_file():
-            return []
-        lines = path.read_text(encoding="utf-8").split("\n")[:-1]
-        return [Record.of(json.loads(line)) for line in lines]
+        return read_json_lines(self.path / "history.jsonl", _RECORD)
 
     def reopen(self, records: Sequence[Record]) -> None:
         """Let the run go on after these measures; later ones are taken again."""
@@ -167,10 +201,7 @@ class RunFolder:
 
     def finish(self, stopped: str, records: Sequence[Record]) -> None:
         """Write the table of measures and why the run ended."""
-        temporary = self.path / "history.parquet.tmp"
-        frame(records).to_parquet(temporary)
-        make_durable(temporary)
-        temporary.rename(self.path / "history.parquet")
+        write_whole(self.path / "history.parquet", frame(records).to_parquet)
         last = records[-1].flat()
         self._write("result.json", json.dumps({"stopped": stopped, **last}, indent=2))
 
@@ -190,15 +221,8 @@ class RunFolder:
             raise FedcanonError(f"the folder {self.path} is gone: put it back, or begin a new run.")
         return FileLock(self.path / ".lock")
 
-    def _read(self, name: str) -> dict[str, Any] | None:
-        try:
-            found: dict[str, Any] = json.loads((self.path / name).read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            return None
-        return found
-
     def _write(self, name: str, text: str) -> None:
-        write_text(self.path / name, text)
+        write_whole(self.path / name, text)
 
 
 def list_runs() -> list[RunFolder]:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fedcanon.algorithms import Diagnosed, State
 from fedcanon.engines import Collected, Engine
+from fedcanon.files import Count
 from fedcanon.objectives import Problem
 from fedcanon.penalties import Penalty
 
@@ -29,12 +30,12 @@ SHOWN_CLIENTS = 200
 class Cost:
     """Everything a run has spent so far."""
 
-    client_prox: int = 0
-    server_prox: int = 0
-    floats_down: int = 0
-    floats_up: int = 0
-    bytes_down: int = 0
-    bytes_up: int = 0
+    client_prox: Count = 0
+    server_prox: Count = 0
+    floats_down: Count = 0
+    floats_up: Count = 0
+    bytes_down: Count = 0
+    bytes_up: Count = 0
     seconds: float = 0.0
 
     def add(self, collected: Collected) -> None:
@@ -56,22 +57,17 @@ class Record:
     ``evaluation_seconds``, this one's.
     """
 
-    round: int
+    round: Count
     loss: float
     objective: float
     gradient_norm: float | None
-    zeros: int
+    zeros: Count
     sparsity: float
     test: dict[str, float]
     diagnostics: dict[str, float]
     client_losses: list[float]
     cost: Cost
     evaluation_seconds: float
-
-    @classmethod
-    def of(cls, row: dict[str, Any]) -> Record:
-        """The record that ``asdict`` made a dictionary of."""
-        return cls(**{**row, "cost": Cost(**row["cost"])})
 
     def flat(self) -> dict[str, Any]:
         """One row of a table; of the clients' losses only the largest."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from matplotlib.backend_bases import FigureCanvasBase
 from matplotlib.figure import Figure
 
 from fedcanon.errors import FedcanonError
+from fedcanon.files import explained, write_whole
 from fedcanon.runs.measures import Record
 
 PANELS = {
@@ -87,7 +89,6 @@ def check_writable(path: Path) -> None:
 
 def save(figure: Figure, path: Path) -> None:
     """Write a figure in the format that the file's ending names."""
-    try:
-        figure.savefig(path, dpi=150)
-    except (OSError, ValueError) as error:
-        raise FedcanonError(f"cannot write the picture {path}: {error}.") from None
+    check_writable(path)
+    with explained(f"cannot write the picture {path}"):
+        write_whole(path, partial(figure.savefig, dpi=150))

@@ -131,7 +131,7 @@ def load(name: str | Path) -> Result:
     make_model = partial(load_model, config, data.shape, data.classes, path)
     flat, records = FlatModule(make_model()), run.records()
     return Result(
-        flat.vector, flat.buffers, records, result["stopped"], make_model, run.name, run.path
+        flat.vector, flat.buffers, records, result.stopped, make_model, run.name, run.path
     )
 
 
@@ -162,7 +162,7 @@ def _go_on(
     records: Sequence[Record],
     observers: Sequence[Observer],
 ) -> Result:
-    federation.engine.keep_in(run.path)
+    federation.engine.use_folder(run.path)
     if federation.problem.data is not None:
         run.keep_data(federation.problem.data)
     try:

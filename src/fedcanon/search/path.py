@@ -14,8 +14,8 @@ import tomli_w
 import torch
 from numpy.typing import NDArray
 
-from fedcanon.checkpoint import write_text
 from fedcanon.errors import FedcanonError
+from fedcanon.files import write_whole
 from fedcanon.objectives import Problem
 from fedcanon.penalties import Penalty
 from fedcanon.runs.build import assemble, build_problem, check_names
@@ -25,9 +25,9 @@ from fedcanon.runs.named import make_dataset, make_penalty
 from fedcanon.runs.observers import Observer
 from fedcanon.runs.steps import AUTO, estimated_smoothness, with_steps
 from fedcanon.runs.training import MODEL, fit_as
-from fedcanon.search.folder import Question, opened
 from fedcanon.search.kappas import automatic_kappas, is_deep, require_kappa
 from fedcanon.search.point import Parameters, Point, keep_point, load_point
+from fedcanon.search.search_folder import Question, opened
 from fedcanon.search.selection import Selection, bic, hold_out
 
 TABLE, SELECTED = "path.csv", "selected.toml"
@@ -106,12 +106,12 @@ def follow(search: PathSearch, folder: Path, watch: Watch) -> FollowedPath:
             _refuse_a_dead_start(problem, points, configs)
             problem.buffers.copy_(parameters.buffers)  # which are part of the next start
             problem = replace(problem, start=parameters.vector)
-        write_text(folder / TABLE, _table(search.selection, points))
+        write_whole(folder / TABLE, _table(search.selection, points))
         chosen = search.selection.best(points)
         found = FollowedPath(folder, points, chosen, federation.penalty)
         save_model(problem.clients[0].module(*found.parameters(chosen)), folder / MODEL)
         settings = configs[chosen].model_dump(exclude_none=True)
-        write_text(folder / SELECTED, tomli_w.dumps(settings))
+        write_whole(folder / SELECTED, tomli_w.dumps(settings))
     return found
 
 

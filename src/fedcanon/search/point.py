@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
+from pydantic import TypeAdapter
 from torch import Tensor
 
 from fedcanon.checkpoint import Checkpoints
@@ -25,6 +26,9 @@ class Point:
     stopped: str
     nonzeros: int
     criterion: float
+
+
+_POINT = TypeAdapter(Point)
 
 
 class Parameters(NamedTuple):
@@ -46,9 +50,7 @@ def load_point(folder: Path, number: int, device: torch.device) -> tuple[Point, 
     state = _kept(folder, number).load(device)
     if state is None:
         return None
-    row = state["point"]
-    point = Point(**{**row, "record": Record.of(row["record"])})
-    return point, Parameters(**state["parameters"])
+    return _POINT.validate_python(state["point"]), Parameters(**state["parameters"])
 
 
 def _kept(folder: Path, number: int) -> Checkpoints:

@@ -12,14 +12,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from fedcanon.checkpoint import write_text
 from fedcanon.errors import FedcanonError, RunStoppedError
+from fedcanon.files import write_whole
 from fedcanon.runs.build import build, check_names
 from fedcanon.runs.config import Config, load_config, unknown_name
 from fedcanon.runs.folder import RunFolder
 from fedcanon.runs.measures import measure
-from fedcanon.search.folder import Question, opened
 from fedcanon.search.goal import Goal
+from fedcanon.search.search_folder import Question, opened
 from fedcanon.search.space import SEED, Sampler, Space
 from fedcanon.search.trials import Outcome, Trial, Trials, TrialStatus
 from fedcanon.search.workers import run_once, worker_processes
@@ -132,7 +132,7 @@ def run_sweep(sweep: Sweep, folder: Path, workers: int, watch: Watch) -> list[Tr
                 f"stopped: the same command goes on with what is missing in {folder}."
             ) from None
         found = trials.all()
-        write_text(folder / TABLE, _table(sweep, found))
+        write_whole(folder / TABLE, _table(sweep, found))
         return found
 
 

@@ -61,7 +61,9 @@ def run_once(path: Path, config: Config, goal: Goal) -> float:
             shutil.rmtree(path, ignore_errors=True)  # a run that was killed before it was one
             alone = changed(config, {"engine.name": "serial"})  # the sweep fills the cores
             train_in(path, alone, build(alone), [stop])
-    return goal.of(run.result or {})
+    ending = run.result
+    assert ending is not None  # or the training would have raised an error
+    return goal.of(ending.measures)
 
 
 class _StopWhenAsked(Observer):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from fedcanon.errors import FedcanonError
+from fedcanon.files import write_whole
 from fedcanon.runs.config import Table, dotted
 from fedcanon.runs.federation import Federation
 from fedcanon.runs.folder import RunFolder
@@ -107,7 +108,7 @@ class Tracker(Observer, ABC):
 
     @kept_id.setter
     def kept_id(self, run_id: str) -> None:
-        self._id_file.write_text(run_id, encoding="utf-8")
+        write_whole(self._id_file, run_id)
 
     @property
     def _id_file(self) -> Path:

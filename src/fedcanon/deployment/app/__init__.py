@@ -1,4 +1,4 @@
-"""A folder from which a deployment is run: a Flower app, with what is needed to try it."""
+"""Writes the folder of a deployment: a Flower app, with certificates and keys to try it."""
 
 from fedcanon.deployment.app.project import write_app
 

@@ -1,4 +1,4 @@
-"""Certificates and keys for trying a deployment on one's own machines."""
+"""Certificates and keys to try a deployment on one's own machines."""
 
 from __future__ import annotations
 
@@ -23,7 +23,12 @@ DAYS = 365
 
 
 def write_certificates(folder: Path, hosts: Sequence[str]) -> None:
-    """An authority of its own, and the certificate of a server under these names and addresses."""
+    """Write a new certificate authority, and the key and certificate of a server.
+
+    Args:
+        folder: The folder to make, for ca.pem, server.pem and server.key.
+        hosts: The names and IP addresses of the server.
+    """
     authority_key, server_key = _key(), _key()
     authority = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "fedcanon trial CA")])
     server = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, hosts[0])])
@@ -53,7 +58,7 @@ def write_certificates(folder: Path, hosts: Sequence[str]) -> None:
 
 
 def write_node_key(folder: Path, client: int) -> None:
-    """The key by which a SuperNode is known: the private half, and the public one (.pub)."""
+    """Write the private and the public key (.pub) by which the SuperLink knows a SuperNode."""
     folder.mkdir(exist_ok=True)
     key = _key()
     private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
-from tempfile import mkdtemp
 
 from jinja2 import Environment, StrictUndefined
 
 from fedcanon.deployment.app.credentials import write_certificates, write_node_key
 from fedcanon.errors import FedcanonError
+from fedcanon.files import explained, new_folder
 
 FILES = (
     "README.md",
@@ -25,27 +24,27 @@ FILES = (
 
 
 def write_app(folder: Path, config: str, clients: int, hosts: Sequence[str], port: int) -> None:
-    """Write an app for so many clients, whose server is reached under these names.
+    """Write the folder of an app; if that fails, no part of the folder remains.
 
-    ``config`` is the content of its configuration. The folder is there whole or not at all.
+    Args:
+        folder: The folder, which must not exist.
+        config: The content of the configuration file.
+        clients: The number of clients.
+        hosts: The names and addresses of the server; clients connect to the first.
+        port: The port of the server.
+
+    Raises:
+        FedcanonError: The folder exists, has a space in its path, or cannot be written.
     """
     if folder.exists():
         raise FedcanonError(f"{folder} exists already: choose another folder.")
     folder = folder.absolute()
     if any(character.isspace() for character in str(folder)):
-        raise FedcanonError(f"the path {folder} has a space: Flower's commands need one without.")
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = Path(mkdtemp(prefix=".fedcanon-", dir=folder.parent))
-    except OSError as error:
-        raise FedcanonError(f"cannot write {folder}: {error.strerror}.") from None
-    try:
+        raise FedcanonError(f"the path {folder} has a space: Flower needs a path without spaces.")
+    with explained(f"cannot write {folder}"), new_folder(folder) as unfinished:
         values = {"folder": folder, "clients": clients, "address": f"{hosts[0]}:{port}"}
-        values |= {
-            "listen": _listens_on(hosts[0]),
-            "port": port,
-            "name": _package_name(folder.name),
-        }
+        values |= {"listen": _listens_on(hosts[0]), "port": port}
+        values |= {"name": _package_name(folder.name)}
         for name in FILES:
             place = unfinished / name
             place.parent.mkdir(exist_ok=True)
@@ -54,20 +53,15 @@ def write_app(folder: Path, config: str, clients: int, hosts: Sequence[str], por
         write_certificates(unfinished / "certificates", hosts)
         for client in range(clients):
             write_node_key(unfinished / "keys", client)
-        unfinished.chmod(0o755)
-        unfinished.rename(folder)
-    except BaseException:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        raise
 
 
 def _listens_on(host: str) -> str:
-    """Loopback for trying; a server that others are to reach listens everywhere."""
+    """Return the address on which the server listens: all interfaces, unless it is for tests."""
     return host if host in ("127.0.0.1", "localhost") else "0.0.0.0"
 
 
 def _package_name(name: str) -> str:
-    """A name that Flower takes for an app."""
+    """Return a name that Flower accepts for an app."""
     letters = [c if c.isascii() and c.isalnum() else "-" for c in name.lower()]
     return "".join(letters).strip("-") or "deployment"
 

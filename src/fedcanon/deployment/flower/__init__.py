@@ -1,4 +1,4 @@
-"""Flower: the apps of a deployment, its network, and its simulation runtime."""
+"""Deployments on Flower: the apps of server and clients, the network, and simulations."""
 
 from fedcanon.deployment.flower.apps import ClientData, client_app, part_of_dataset, server_app
 from fedcanon.deployment.flower.grid import GridNetwork

@@ -1,4 +1,4 @@
-"""Runs over real clients: the apps that Flower runs for a server and for each client."""
+"""The apps that Flower runs in a deployment: one for the server and one for each client."""
 
 from __future__ import annotations
 
@@ -36,14 +36,15 @@ from fedcanon.runs.steps import AUTO
 from fedcanon.runs.training import resume_with, train_in
 
 CONFIG = "run.toml"
-"""The configuration, beside the app's modules."""
+"""The name of the configuration file in the folder of the app's modules."""
 
 
 @dataclass(frozen=True)
 class ClientData:
     """One client's samples: pairs of inputs and labels 0 … classes − 1, as arrays or tensors.
 
-    ``held_out`` is what the model is measured on and never trained on; it may be None.
+    The model is tested on the ``held_out`` samples and never trained on them; None if there are
+    none.
     """
 
     train: tuple[Any, Any]
@@ -51,11 +52,11 @@ class ClientData:
 
 
 Load = Callable[[int, Mapping[str, Any]], ClientData]
-"""Loads the data of a client: its number, and what its node was started with."""
+"""Loads a client's data, from its number and the --node-config of its SuperNode."""
 
 
 def server_app(folder: Path) -> ServerApp:
-    """The server of the app in a folder: a new run, or the one that was interrupted."""
+    """Return the server of the app in a folder; it begins a run or resumes an interrupted one."""
     app = ServerApp()
 
     @app.main()
@@ -67,17 +68,23 @@ def server_app(folder: Path) -> ServerApp:
 
 
 def client_app(folder: Path, load: Load) -> ClientApp:
-    """A client of the app in a folder, with its own data."""
+    """Return the client of the app in a folder; ``load`` loads its data."""
     return answering_app(partial(_participant, folder, load))
 
 
 def part_of_dataset(folder: Path, client: int) -> ClientData:
-    """For trying an app: the client's part of the configured dataset, a fifth of it held out."""
+    """Return a client's part of the configured dataset, to try an app without own data.
+
+    A fifth of the samples is held out.
+
+    Raises:
+        FedcanonError: The dataset has no part for this client.
+    """
     config = load_config(folder / CONFIG)
     dataset, parts = spread(config, make_dataset(config.data.source))
     if client >= len(parts):
         raise FedcanonError(
-            f"there is no part for client {client} in a dataset spread over {len(parts)} clients: "
+            f"there is no part for client {client} in a dataset for {len(parts)} clients: "
             "load its data in app/data.py."
         )
     own = parts[client].numpy()
@@ -87,10 +94,14 @@ def part_of_dataset(folder: Path, client: int) -> ClientData:
 
 
 def serve(config: Config, grid: Grid, folder: Path) -> None:
-    """Train over the clients of a grid and keep the run in a folder."""
+    """Begin or resume the run in a folder, with the clients of a grid.
+
+    Raises:
+        FedcanonError: The configuration has a mistake, or the run is finished.
+    """
     config = changed(config, {"engine.name": DEPLOYED})
     _check(config)
-    stand_in = problem_on(config, _no_data(config), [torch.arange(2)])
+    stand_in = problem_on(config, _placeholder(config), [torch.arange(2)])
     network = GridNetwork(
         grid,
         make_compressor(config.compression),
@@ -99,37 +110,37 @@ def serve(config: Config, grid: Grid, folder: Path) -> None:
     )
     run = RunFolder(folder)
     if run.data is None:
-        if (folder / "config.toml").is_file():  # killed before there was anything to go on from
+        if (folder / "config.toml").is_file():  # killed before there was anything to resume
             shutil.rmtree(folder)
-        present = network.gather(range(config.clients.count), _tell_who_is_missing)
+        present = network.wait_for(range(config.clients.count), _print_missing)
         samples = [present[client].samples for client in range(config.clients.count)]
         federation = _federation(config, stand_in, network, samples)
         train_in(folder, config, federation, [_Log()])
         return
     _require_same(run.config, config)
-    if run.result is not None and run.result["round"] >= config.rounds:
+    if run.result is not None and run.result.round >= config.rounds:
         raise FedcanonError(
-            f"the run in {folder} is finished: raise rounds in {CONFIG} to go on, or name another "
-            "folder in pyproject.toml."
+            f"the run in {folder} is finished: raise rounds in {CONFIG} to continue it, or name "
+            "another folder in pyproject.toml."
         )
     samples = run.data.samples
     make = partial(_federation, stand_in=stand_in, network=network, samples=samples)
-    # Beginning again would take days from the clients.
     observers = [_Log()]
+    # Starting from round 0 would cost the clients days of work.
     resume_with(run, make, rounds=config.rounds, observers=observers, may_begin_again=False)
 
 
 def _require_same(before: Config, now: Config) -> None:
-    """Refuse settings that clients would follow and the run does not know."""
+    """Raise a ``FedcanonError`` if a setting has changed that clients and server must share."""
     fixed = ("seed", "batch_size", "precision", "clients", "model", "penalty", "algorithm")
     for name in (*fixed, "compression"):
         old, new = getattr(before, name), getattr(now, name)
-        if isinstance(new, dict):  # the run has written out what was left to defaults
+        if isinstance(new, dict):  # the old table also contains the values of defaults
             old = {key: old.get(key) for key in new}
         if old != new:
             raise FedcanonError(
-                f"{name} in {CONFIG} is not what the run began with: put it back, or name another "
-                "folder in pyproject.toml."
+                f"{name} in {CONFIG} has changed since the run began: change it back, or name "
+                "another folder in pyproject.toml."
             )
 
 
@@ -137,7 +148,7 @@ def _check(config: Config) -> None:
     check_names(config)
     if AUTO in config.algorithm.values():
         raise FedcanonError(
-            'a server without data cannot find a step size that is "auto": take the number that '
+            'a server without data cannot compute a step size that is "auto": use the number that '
             "'fedcanon check' or a simulation prints."
         )
     if config.device != "cpu":
@@ -146,8 +157,8 @@ def _check(config: Config) -> None:
         raise FedcanonError(f"set deployment.shape and deployment.classes in {CONFIG}.")
 
 
-def _no_data(config: Config) -> Dataset:
-    """Two samples of zeros: all that a server needs to make the model."""
+def _placeholder(config: Config) -> Dataset:
+    """Return a dataset of two samples of zeros: a server only needs it to make the model."""
     classes = config.deployment.classes or 0
     nothing = Split(torch.zeros(2, *config.deployment.shape), torch.tensor([0, classes - 1]))
     return Dataset(CLIENTS_OWN, nothing, nothing, classes)
@@ -168,7 +179,7 @@ def _federation(
     return assemble(config, problem, deployment_on(network, config))
 
 
-def _tell_who_is_missing(missing: set[int]) -> None:
+def _print_missing(missing: set[int]) -> None:
     print(f"waiting for clients {', '.join(map(str, sorted(missing)))} …", flush=True)
 
 
@@ -227,7 +238,7 @@ def _split(config: Config, pair: tuple[Any, Any], what: str) -> Split:
 
 
 class _Log(Observer):
-    """Prints a line for every measurement, into what 'flwr run --stream' and 'flwr log' show."""
+    """Prints a line for every record; 'flwr run --stream' and 'flwr log' show it."""
 
     def record(self, record: Record) -> None:
         test = "".join(f" · {name} {value:.4g}" for name, value in record.test.items())

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Container, Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from flwr.app import Message as Letter
+from flwr.app import Message as FlowerMessage
 from flwr.app import RecordDict
 from flwr.serverapp import Grid
 
@@ -21,10 +21,17 @@ _log = logging.getLogger(__name__)
 
 
 class GridNetwork:
-    """Clients behind the nodes of a grid.
+    """A network whose clients are nodes of a Flower grid.
 
-    A node that is new is asked who it is. Replies are matched by Flower's message ids, never by
-    what they say of themselves. Vectors in replies must have one of these ``sizes``.
+    Every new node is asked which client it is. Replies are matched with messages by the ids that
+    Flower gives them, not by what a reply says about itself.
+
+    Args:
+        grid: Flower's grid.
+        compressor: What decodes the vectors of uploads.
+        sizes: The lengths that vectors in replies may have.
+        lifetime: Seconds after which Flower drops a message that was not answered.
+        poll: Seconds between two looks for replies.
     """
 
     def __init__(
@@ -37,49 +44,51 @@ class GridNetwork:
     ) -> None:
         self._grid, self._compressor, self._sizes = grid, compressor, sizes
         self._lifetime, self._poll = lifetime, poll
-        self._known: dict[int, tuple[int, Presence]] = {}  # what nodes have said they are
-        self._asked: dict[str, tuple[int, float]] = {}  # nodes that were asked who they are, when
-        self._superseded: dict[int, int] = {}  # nodes whose client is now at another one
-        self._sent: dict[str, Message] = {}  # by Flower's ids, without their content
-        self.refusals: list[str] = []  # why nodes have not said who they are
+        self._known: dict[int, tuple[int, Presence]] = {}  # the client at each node
+        self._asked: dict[str, tuple[int, float]] = {}  # by Flower's id: node, and when asked
+        self._superseded: dict[int, int] = {}  # nodes whose client is at another node now
+        self._sent: dict[str, Message] = {}  # by Flower's id, without the content
+        self.refusals: list[str] = []  # why nodes have not said which client they are
         self._replies: list[Reply] = []
 
     def present(self) -> dict[int, Presence]:
         return {client: presence for client, (_, presence) in self._clients().items()}
 
     def _clients(self) -> dict[int, tuple[int, Presence]]:
-        """The clients that are there: node and presence; of two that claim to be one, the later."""
+        """Return the node and the presence of every connected client.
+
+        If two nodes claim to be the same client, the later one is used.
+        """
         nodes = set(self._grid.get_node_ids())
         self._known = {node: who for node, who in self._known.items() if node in nodes}
         now = time.monotonic()
         self._asked = {
-            letter: (node, when)
-            for letter, (node, when) in self._asked.items()
+            message_id: (node, when)
+            for message_id, (node, when) in self._asked.items()
             if node in nodes and now - when < self._lifetime
         }
         self._superseded = {
             node: by for node, by in self._superseded.items() if {node, by} <= nodes
         }
         asked = {node for node, _ in self._asked.values()}
-        strangers = nodes - self._known.keys() - self._superseded.keys() - asked
-        letters = [self._letter(RecordDict(), node, "query") for node in sorted(strangers)]
-        for node, letter in zip(sorted(strangers), self._push(letters), strict=True):
-            self._asked[letter] = (node, now)
+        new = sorted(nodes - self._known.keys() - self._superseded.keys() - asked)
+        queries = [self._to_flower(RecordDict(), node, "query") for node in new]
+        for node, message_id in zip(new, self._push(queries), strict=True):
+            self._asked[message_id] = (node, now)
         self._pull()
         return {client: (node, presence) for node, (client, presence) in self._known.items()}
 
     def send(self, messages: list[Message]) -> None:
-        for message in messages[:1]:  # replies to earlier rounds are too late
+        for message in messages[:1]:  # replies to earlier rounds are not needed any more
             current = (message.kind, message.round)
             self._sent = {k: m for k, m in self._sent.items() if (m.kind, m.round) == current}
         clients = self._clients()
-        there = [message for message in messages if message.client in clients]
-        letters = [
-            self._letter(to_records(message), clients[message.client][0], message.kind)
-            for message in there
-        ]
-        headers = [replace(message, content={}) for message in there]
-        self._sent |= dict(zip(self._push(letters), headers, strict=True))
+        messages = [message for message in messages if message.client in clients]
+        pushed = self._push(
+            [self._to_flower(to_records(m), clients[m.client][0], m.kind) for m in messages]
+        )
+        headers = [replace(message, content={}) for message in messages]
+        self._sent |= dict(zip(pushed, headers, strict=True))
 
     def receive(self, seconds: float) -> list[Reply]:
         end = time.monotonic() + seconds
@@ -90,49 +99,54 @@ class GridNetwork:
                 return replies
             time.sleep(min(self._poll, max(0.0, end - time.monotonic())))
 
-    def gather(
-        self, clients: Collection[int], told: Callable[[set[int]], None]
+    def wait_for(
+        self, clients: Collection[int], report_missing: Callable[[set[int]], None]
     ) -> dict[int, Presence]:
-        """Wait until these clients are there; ``told`` hears who is missing, at every change."""
+        """Wait until all these clients are connected.
+
+        ``report_missing`` is called with the missing clients whenever they change.
+        """
         missing: set[int] = set()
         while left := set(clients) - (present := self.present()).keys():
             if left != missing:
                 missing = left
-                told(missing)
+                report_missing(missing)
             time.sleep(self._poll)
         return present
 
-    def keep_in(self, folder: Path) -> None:
-        """No client is of this machine."""
+    def use_folder(self, folder: Path) -> None:
+        """Do nothing: clients store their states on their own machines."""
 
     def close(self) -> None:
-        """Nothing was started."""
+        """Do nothing: the grid belongs to Flower."""
 
-    def _letter(self, content: RecordDict, node: int, kind: str) -> Letter:
-        return Letter(content, node, kind, ttl=self._lifetime)
+    def _to_flower(self, content: RecordDict, node: int, kind: str) -> FlowerMessage:
+        return FlowerMessage(content, node, kind, ttl=self._lifetime)
 
-    def _push(self, letters: list[Letter]) -> list[str]:
-        return list(self._grid.push_messages(letters)) if letters else []
+    def _push(self, messages: list[FlowerMessage]) -> list[str]:
+        """Send messages and return their ids."""
+        return list(self._grid.push_messages(messages)) if messages else []
 
     def _pull(self) -> None:
-        """Take what has come for letters that are still open."""
+        """Receive the answers to open messages."""
         waiting = [*self._sent, *self._asked]
-        answers: Iterable[Letter] = self._grid.pull_messages(waiting) if waiting else []
+        answers: Iterable[FlowerMessage] = self._grid.pull_messages(waiting) if waiting else []
         for answer in answers:
-            letter = answer.metadata.reply_to_message_id
-            if letter in self._asked:
-                self._meet(self._asked.pop(letter)[0], answer)
-            elif letter in self._sent:
-                self._replies.append(self._reply(self._sent.pop(letter), answer))
+            message_id = answer.metadata.reply_to_message_id
+            if message_id in self._asked:
+                self._register(self._asked.pop(message_id)[0], answer)
+            elif message_id in self._sent:
+                self._replies.append(self._reply(self._sent.pop(message_id), answer))
 
-    def _meet(self, node: int, answer: Letter) -> None:
+    def _register(self, node: int, answer: FlowerMessage) -> None:
+        """Record which client a node is, from its answer to the query."""
         try:
             if answer.has_error():
                 raise FedcanonError(answer.error.reason or "no reason is given")
             client, presence = to_presence(answer.content)
         except FedcanonError as error:
             self.refusals.append(str(error))
-            _log.warning("node %d does not say who it is: %s", node, error)
+            _log.warning("node %d does not say which client it is: %s", node, error)
             return
         for other, (claimed, _) in list(self._known.items()):
             if claimed == client:
@@ -141,8 +155,8 @@ class GridNetwork:
                 self._superseded[other] = node
         self._known[node] = (client, presence)
 
-    def _reply(self, message: Message, answer: Letter) -> Reply:
-        """What a client has answered to this message, or why there is no answer."""
+    def _reply(self, message: Message, answer: FlowerMessage) -> Reply:
+        """Return the client's reply to a message; one of the kind "lost" if it is unusable."""
         lost = Reply(message.id, message.client, "lost", message.generation, message.round)
         if answer.has_error():
             return replace(lost, reason=f"Flower: {answer.error.reason}")

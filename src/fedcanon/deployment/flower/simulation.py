@@ -1,4 +1,4 @@
-"""Runs on Flower's simulation runtime: the messages of a deployment, the data of a simulation."""
+"""Simulations on Flower: the messages are those of a deployment, the clients are virtual."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ from fedcanon.runs.build import build_problem, make_rules
 from fedcanon.runs.config import Config
 
 for _name in ("FLWR_TELEMETRY_ENABLED", "RAY_USAGE_STATS_ENABLED"):
-    os.environ.setdefault(_name, "0")  # nothing is told about a run unless its user says so
+    os.environ.setdefault(_name, "0")  # no telemetry unless the user asks for it
 
 
 @dataclass(frozen=True)
 class FlowerSimulation:
-    """The engine whose clients are virtual nodes of Flower, a node each, on this machine.
+    """Makes engines whose clients are virtual nodes of Flower's simulation on this machine.
 
-    Every node loads its data as the configuration says, and answers as real clients do.
+    Every node loads the data that the configuration names and answers like a real client.
     """
 
     config: Config
 
     def __call__(self, problem: Problem, rules: Rules) -> DeployedEngine:
-        """An engine for a problem."""
+        """Make the engine for a problem."""
         written = self.config.model_dump_json()
         network = SimulatedNetwork(
             lambda folder: answering_app(partial(_participant, written, folder)),
@@ -64,23 +64,31 @@ class FlowerSimulation:
 def _participant(written: str, folder: Path, context: Context) -> Participant:
     client = int(context.node_config["partition-id"])
     problem, rules = _loaded(written)
-    objective = problem.clients[client]
-    return Participant(client, rules, objective, ledger_of=partial(Ledger.on_disk, folder, client))
+    open_ledger = partial(Ledger.on_disk, folder, client)
+    return Participant(client, rules, problem.clients[client], open_ledger=open_ledger)
 
 
 @lru_cache(maxsize=1)
 def _loaded(written: str) -> tuple[Problem, Rules]:
-    """Data and rules, which a process of the simulation loads once."""
+    """Return data and rules; a process of the simulation loads them once."""
     config = Config.model_validate_json(written)
     problem = build_problem(config)
     return problem, make_rules(config, problem.layout)
 
 
 class SimulatedNetwork:
-    """Virtual nodes, each with a ClientApp, on so many processors of this machine.
+    """A network whose clients are virtual nodes of a Flower simulation.
 
-    ``make_app`` gets a folder in which clients may keep their states. Flower wants to call a
-    ServerApp; ours hands over its grid and waits, so that the run goes on where it was started.
+    Flower calls a ServerApp in a thread. The one here only passes its grid to this object and
+    waits, so that the run itself stays in the thread in which it was started.
+
+    Args:
+        make_app: Makes the ClientApp from a folder in which clients may store their states.
+        nodes: The number of virtual nodes, one for each client.
+        cpus: How many processors of this machine to use.
+        compressor: What decodes the vectors of uploads.
+        sizes: The lengths that vectors in replies may have.
+        lifetime: Seconds after which Flower drops a message that was not answered.
     """
 
     def __init__(
@@ -97,7 +105,7 @@ class SimulatedNetwork:
         self._network: GridNetwork | None = None
         self._folder: Path | None = None
 
-    def keep_in(self, folder: Path) -> None:
+    def use_folder(self, folder: Path) -> None:
         self._folder = folder / "clients"
 
     def present(self) -> dict[int, Presence]:
@@ -151,7 +159,7 @@ class SimulatedNetwork:
         logging.getLogger("flwr").setLevel(logging.ERROR)
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # Ray announces what it will change
+                warnings.simplefilter("ignore")  # Ray warns of future changes
                 run_simulation(
                     app,
                     self._make_app(self._folder or Path(self._scratch.name)),
@@ -166,5 +174,5 @@ class SimulatedNetwork:
                         },
                     },
                 )
-        except BaseException as error:  # whatever ends it, the run must not wait for ever
+        except BaseException as error:  # otherwise the run would wait for ever
             grids.put(error)

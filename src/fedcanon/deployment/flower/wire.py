@@ -1,4 +1,4 @@
-"""Messages and replies as Flower's records: one array for each part of a vector, one header."""
+"""Conversion of messages and replies to Flower's records: arrays for vectors, JSON for the rest."""
 
 from __future__ import annotations
 
@@ -16,18 +16,17 @@ from fedcanon.compression import Compressor, Encoded, Lossless
 from fedcanon.deployment.protocol import LosslessVector, Message, Presence, Reply
 from fedcanon.errors import FedcanonError
 
-MOST = 2**40
-"""More than any number of clients, rounds, restarts or samples."""
+LIMIT = 2**40
+"""Numbers of clients, rounds, samples, … that are not below this are refused."""
 
-
-LONGEST = 2000
-"""Letters in a text that a client sends."""
+MAX_TEXT = 2000
+"""Longer texts in a reply are refused (number of characters)."""
 
 _REPLY: TypeAdapter[Reply] = TypeAdapter(Reply)
 
 
 def to_records(message: Message | Reply) -> RecordDict:
-    """A message or a reply as it travels."""
+    """Convert a message or a reply to Flower's records."""
     arrays, entries = dict[str, Array](), dict[str, Any]()
     for name, entry in message.content.items():
         if not isinstance(entry, Encoded):
@@ -43,23 +42,36 @@ def to_records(message: Message | Reply) -> RecordDict:
 
 
 def to_message(records: RecordDict) -> Message:
-    """A message from what has come; the sender is trusted."""
+    """Convert Flower's records to a message; the server, which sent them, is trusted."""
     header = json.loads(_text(records))
     content = _content(header.pop("content"), records, Lossless())
     return Message(**header, content=content)
 
 
 def to_reply(records: RecordDict, compressor: Compressor, sizes: Container[int]) -> Reply:
-    """A reply from what has come; the sender is not trusted: vectors have one of these sizes."""
+    """Convert Flower's records to a reply, and check everything: clients are not trusted.
+
+    Args:
+        records: What has come from a client.
+        compressor: What decodes the compressed vectors.
+        sizes: The lengths that vectors may have.
+
+    Raises:
+        FedcanonError: The records are not those of a reply.
+    """
     try:
         reply = _REPLY.validate_json(_text(records), strict=True)
-        if not (0 <= reply.generation < MOST and 0 <= reply.round < MOST and reply.prox_calls >= 0):
-            raise ValueError("a number is too small or too large.")
-        if max(len(reply.update), len(reply.base or ""), len(reply.reason)) > LONGEST:
+        _check_numbers(reply.generation, reply.round, reply.prox_calls)
+        if max(len(reply.update), len(reply.base or ""), len(reply.reason)) > MAX_TEXT:
             raise ValueError("a text is too long.")
         return replace(reply, content=_content(reply.content, records, compressor, sizes))
-    except Exception as error:  # whatever may be wrong with what a stranger sends
+    except Exception as error:  # a client can send anything
         raise FedcanonError(f"malformed: {type(error).__name__}: {error}") from error
+
+
+def _check_numbers(*numbers: int) -> None:
+    if not all(0 <= number < LIMIT for number in numbers):
+        raise ValueError("a number is too small or too large.")
 
 
 def _text(records: RecordDict) -> str:
@@ -84,28 +96,31 @@ def _content(
         [(kind, size)] = entry.items()
         if sizes is not None and size not in sizes:
             raise ValueError(f"'{name}' has {size} entries.")
-        # Copies, since PyTorch must not share memory that may not be written to.
+        # Copies, since PyTorch must not share memory that is read-only.
         parts = {k: torch.from_numpy(v.numpy().copy()) for k, v in arrays[name].items()}
         codec = Lossless() if kind == "lossless" else compressor
         vector = codec.decode(parts, size)
         if vector.shape != (size,):
-            raise ValueError(f"'{name}' does not have the {size} entries that it should.")
+            raise ValueError(f"'{name}' does not have {size} entries.")
         content[name] = (LosslessVector if kind == "lossless" else Encoded)(parts, vector)
     return content
 
 
 def presence_to_records(client: int, presence: Presence) -> RecordDict:
-    """Who is there, and with how many samples."""
+    """Convert the number of a client and its presence to Flower's records."""
     return RecordDict({"presence": ConfigRecord({"client": client, **vars(presence)})})
 
 
 def to_presence(records: RecordDict) -> tuple[int, Presence]:
-    """Who is there; the sender is not trusted."""
+    """Convert Flower's records to the number of a client and its presence, and check them.
+
+    Raises:
+        FedcanonError: The records are not those of a presence.
+    """
     try:
-        told = records.config_records["presence"]
-        client, samples, held_out = (int(str(told[k])) for k in ("client", "samples", "held_out"))
-        if not (0 <= client < MOST and 1 <= samples < MOST and 0 <= held_out < MOST):
-            raise ValueError("a number is too small or too large.")
+        found = records.config_records["presence"]
+        client, samples, held_out = (int(str(found[k])) for k in ("client", "samples", "held_out"))
+        _check_numbers(client, samples - 1, held_out)
     except (KeyError, ValueError) as error:
         raise FedcanonError(f"malformed: {type(error).__name__}: {error}") from error
     return client, Presence(samples, held_out)

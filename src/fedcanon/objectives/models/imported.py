@@ -17,10 +17,14 @@ class Imported(Model):
     """A network of your own, made by factory(shape, classes, **options)."""
 
     def __init__(self, name: str, options: Mapping[str, Any]) -> None:
-        """Import ``name``, written package.module:factory.
+        """Import the factory.
+
+        Args:
+            name: Where it is, as package.module:factory.
+            options: Its arguments besides shape and classes.
 
         Raises:
-            FedcanonError: the factory does not exist, or cannot be called with these options.
+            FedcanonError: The factory does not exist, or cannot be called with these options.
         """
         factory = imported(name, "model")
         try:

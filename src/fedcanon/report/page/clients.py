@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fedcanon.report.page.curves import shortened
 from fedcanon.report.page.groups import Group
 from fedcanon.report.page.reading import Run
 from fedcanon.report.partition import CIRCLES, COLUMNS
@@ -22,7 +23,7 @@ def partitions(groups: Sequence[Group]) -> list[dict[str, Any]]:
                 continue
             entry = found.setdefault(json.dumps(run.data.label_counts), _partition(run))
             if run.records and run.records[-1].client_losses:
-                losses = [float(f"{loss:.6g}") for loss in run.records[-1].client_losses]
+                losses = [shortened(loss) for loss in run.records[-1].client_losses]
                 entry["losses"].append(
                     {"group": position, "round": run.records[-1].round, "values": losses}
                 )
@@ -41,7 +42,7 @@ def _partition(run: Run) -> dict[str, Any]:
 
 def _heat_map(counts: np.ndarray) -> dict[str, Any]:
     """Shares of the labels, clients in the order of their commonest; neighbours may share one."""
-    shares = counts / counts.sum(1, keepdims=True)
+    shares = counts / np.maximum(counts.sum(1, keepdims=True), 1)
     order = np.lexsort((-shares.max(1), shares.argmax(1)))
     columns = np.array_split(order, min(len(order), COLUMNS))
     names = [f"client {own[0]}" if len(own) == 1 else f"{len(own)} clients" for own in columns]

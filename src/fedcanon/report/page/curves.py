@@ -54,7 +54,7 @@ def _curve(histories: list[list[dict[str, Any]]], name: str) -> dict[str, Number
     rows = [[table[rounds[k]] for table in tables] for k in kept]
 
     def means(key: str) -> Numbers:
-        return [_short(float(np.mean([row[key] for row in at_round]))) for at_round in rows]
+        return [shortened(float(np.mean([row[key] for row in at_round]))) for at_round in rows]
 
     down, up = means("bytes_down"), means("bytes_up")
     curve: dict[str, Numbers] = {
@@ -64,11 +64,11 @@ def _curve(histories: list[list[dict[str, Any]]], name: str) -> dict[str, Number
         "mean": means(name),
     }
     if len(tables) > 1:
-        curve["low"] = [_short(min(row[name] for row in at_round)) for at_round in rows]
-        curve["high"] = [_short(max(row[name] for row in at_round)) for at_round in rows]
+        curve["low"] = [shortened(min(row[name] for row in at_round)) for at_round in rows]
+        curve["high"] = [shortened(max(row[name] for row in at_round)) for at_round in rows]
     return curve
 
 
-def _short(value: float) -> float | None:
+def shortened(value: float) -> float | None:
     """Six digits, which is more than a screen shows; None for what no axis can show."""
     return float(f"{value:.6g}") if np.isfinite(value) else None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedcanon.report.page.reading import Run
-from fedcanon.report.page.wording import setting
+from fedcanon.report.wording import setting
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from fedcanon.objectives import DataSummary
 from fedcanon.report.page.groups import Group
 from fedcanon.report.page.reading import Run
-from fedcanon.report.page.wording import described, different, duration
-from fedcanon.runs.config import DEPLOYED
+from fedcanon.report.wording import described, different, duration
+from fedcanon.runs.config import CLIENTS_OWN, DEPLOYED, Config
 
 LISTED = 4
 """Different methods, models, … that the head of a page lists."""
@@ -27,16 +28,37 @@ def title(groups: Sequence[Group]) -> str:
 
 def facts(groups: Sequence[Group]) -> dict[str, list[str]]:
     """What was run, as short as it can be said; a line for each alternative."""
-    runs = [run for group in groups for run in group.runs]
-    found = {
-        "data": different(map(_data, runs)),
-        "model": different(described(run.config.model.model_dump()) for run in runs),
-        "penalty": different(described(run.config.penalty) for run in runs),
-        "method": different(map(_method, runs)),
-        "training": different(map(_training, runs)),
-        "seed": [", ".join(different(str(run.config.seed) for run in runs))],
+    found = [facts_of(run.config, run.data) for group in groups for run in group.runs]
+    lines = {name: different(run[name] for run in found) for name in found[0]}
+    return {name: _shortened(own) for name, own in lines.items()} | {
+        "seed": [", ".join(lines["seed"])]
     }
-    return {name: _shortened(lines) for name, lines in found.items()}
+
+
+def facts_of(config: Config, data: DataSummary | None) -> dict[str, str]:
+    """What a run with this configuration does, a line each; ``data`` is None if not yet known."""
+    return {
+        "data": _data(config, data),
+        "model": described(config.model.model_dump()),
+        "penalty": described(config.penalty),
+        "method": " · ".join(method_of(config)),
+        "training": f"{config.rounds:,} rounds · batches of {config.batch_size} · "
+        f"{config.precision}",
+        "seed": str(config.seed),
+    }
+
+
+def method_of(config: Config) -> list[str]:
+    """The algorithm and, if there is one, the compressor of its uploads."""
+    method, compressor = described(config.algorithm), described(config.compression)
+    return [method] if compressor == "none" else [method, f"uploads through {compressor}"]
+
+
+def clients_of(config: Config) -> str:
+    """How many clients there are and take part."""
+    count, participants = config.clients.count, config.clients.participants
+    of = "" if participants in (None, count) else f"{participants:,} of "
+    return f"{of}{count:,} clients{' per round' if of else ''}"
 
 
 def progress(run: Run) -> dict[str, Any]:
@@ -57,28 +79,14 @@ def progress(run: Run) -> dict[str, Any]:
     return {"done": done, "rounds": rounds, "words": " · ".join(words)}
 
 
-def _data(run: Run) -> str:
-    config, data, count = run.config, run.data, run.config.clients.count
-    words = [data.name if data else config.data.name]
+def _data(config: Config, data: DataSummary | None) -> str:
+    deployed = config.engine.name == DEPLOYED
+    words = [data.name if data else CLIENTS_OWN if deployed else config.data.name]
     if data:
         shape, samples = "×".join(map(str, data.shape)), data.total
         words.append(f"{samples:,} samples, {data.classes} classes, inputs {shape}")
-    clients = f"{count:,} clients"
-    if config.clients.participants not in (None, count):
-        clients = f"{config.clients.participants:,} of {clients} per round"
-    partition = [] if config.engine.name == DEPLOYED else [config.data.partition]
-    return " · ".join([*words, *partition, clients])
-
-
-def _method(run: Run) -> str:
-    compression = run.config.compression
-    sends = [] if compression["name"] == "none" else [f"uploads through {described(compression)}"]
-    return " · ".join([described(run.config.algorithm), *sends])
-
-
-def _training(run: Run) -> str:
-    config = run.config
-    return f"{config.rounds:,} rounds · batches of {config.batch_size} · {config.precision}"
+    partition = [] if deployed else [config.data.partition]
+    return " · ".join([*words, *partition, clients_of(config)])
 
 
 def _shortened(lines: list[str]) -> list[str]:

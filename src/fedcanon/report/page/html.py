@@ -12,6 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from fedcanon.errors import FedcanonError
+from fedcanon.files import explained, write_whole
 from fedcanon.report.page import head, provenance, results
 from fedcanon.report.page.clients import partitions
 from fedcanon.report.page.curves import panels
@@ -38,13 +39,8 @@ def check_target(path: Path) -> None:
 def write_report(folders: Sequence[RunFolder], path: Path) -> None:
     """Write one page about these runs; the file is there whole or not at all."""
     text = page(content([read_run(folder) for folder in folders]))
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise FedcanonError(f"cannot write the report {path}: {error.strerror}.") from None
+    with explained(f"cannot write the report {path}"):
+        write_whole(path, text)
 
 
 def content(runs: Sequence[Run]) -> dict[str, Any]:

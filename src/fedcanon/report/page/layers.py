@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from fedcanon.report.page.groups import Group
+from fedcanon.report.page.reading import Layer
 
 
 def layers(groups: Sequence[Group]) -> dict[str, Any]:
     """Layers of all models, and the mean share of zeros that each group has in them."""
-    with_model = [[run.layers for run in group.runs if run.layers] for group in groups]
-    sizes = {name: layer.size for own in with_model for run in own for name, layer in run.items()}
-    shares = [
-        [
-            float(np.mean([run[name].zeros / run[name].size for run in own]))
-            if own and name in own[0]
-            else None
-            for name in sizes
-        ]
-        for own in with_model
-    ]
+    models = [[run.layers for run in group.runs if run.layers] for group in groups]
+    sizes = {name: layer.size for own in models for run in own for name, layer in run.items()}
+    shares = [[_share([run[n] for run in own if n in run]) for n in sizes] for own in models]
     return {"names": list(sizes), "sizes": list(sizes.values()), "shares": shares}
+
+
+def _share(layers: Sequence[Layer]) -> float | None:
+    """The mean share of zeros in a layer over the runs that have it."""
+    return statistics.fmean(own.zeros / own.size for own in layers) if layers else None

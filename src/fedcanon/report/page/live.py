@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcanon.errors import FedcanonError
+from fedcanon.files import explained
 from fedcanon.report.page.html import content, page
 from fedcanon.report.page.reading import read_run
 from fedcanon.runs.folder import RunFolder
@@ -30,10 +31,8 @@ def serving(path: Path, port: int = 0) -> Iterator[str]:
 
     At the end, a page that is open gets the time to see it.
     """
-    try:
+    with explained(f"cannot serve a page on port {port}"):
         server = _Server(path, port)
-    except OSError as error:
-        raise FedcanonError(f"cannot serve a page on port {port}: {error.strerror}.") from None
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         yield f"http://{HOST}:{server.server_port}"
@@ -64,6 +63,8 @@ class _Server(ThreadingHTTPServer):
         except FedcanonError as error:
             gone = f"there is no run in {self.path}."
             found = {"problem": str(error) if self.path.is_dir() else gone}
+        except Exception as error:  # without an answer the page would say that the command ended
+            found = {"problem": f"this run cannot be shown ({type(error).__name__}: {error})."}
         return json.dumps(found).encode()
 
 

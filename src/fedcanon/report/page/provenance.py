@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from typing import Any
 
 from fedcanon.report.page.groups import Group, differing
 from fedcanon.report.page.reading import Run
-from fedcanon.report.page.wording import different, written
+from fedcanon.report.wording import different, written
 
 
 def differences(groups: Sequence[Group]) -> dict[str, list[str]]:
@@ -22,25 +21,12 @@ def differences(groups: Sequence[Group]) -> dict[str, list[str]]:
 
 def environment(runs: Sequence[Run]) -> dict[str, list[str]]:
     """What the runs were made with; several lines where they were not made with the same."""
-    tables = [run.environment for run in runs if run.environment]
+    known = [run.environment for run in runs if run.environment]
     found = {
-        "command": different(shlex.join(table["command"]) for table in tables),
-        "versions": different(map(_versions, tables)),
-        "commit": different(table["commit"] or "" for table in tables),
-        "hardware": different(map(_hardware, tables)),
-        "system": different(table["system"] for table in tables),
+        "command": different(shlex.join(made.command) for made in known),
+        "versions": different(made.software for made in known),
+        "commit": different(made.commit or "" for made in known),
+        "hardware": different(made.hardware for made in known),
+        "system": different(made.system for made in known),
     }
     return {name: lines for name, lines in found.items() if any(lines)}
-
-
-def _versions(table: dict[str, Any]) -> str:
-    libraries = {**table["versions"], "Python": table["python"]}
-    return ", ".join(f"{name} {version}" for name, version in libraries.items())
-
-
-def _hardware(table: dict[str, Any]) -> str:
-    threads = f"{table['threads']} thread{'s' if table['threads'] != 1 else ''} used"
-    memory = f"{table['memory_gib']} GiB"
-    return ", ".join(
-        [table["processor"], f"{table['cores']} cores", threads, memory, *table["cuda"]]
-    )

@@ -12,6 +12,7 @@ from safetensors import SafetensorError, safe_open
 from fedcanon.errors import FedcanonError
 from fedcanon.objectives import DataSummary
 from fedcanon.runs.config import Config, dotted
+from fedcanon.runs.environment import Environment
 from fedcanon.runs.folder import RunFolder
 from fedcanon.runs.measures import Record
 from fedcanon.runs.training import MODEL
@@ -37,7 +38,7 @@ class Run:
     stopped: str
     config: Config
     settings: dict[str, Any]
-    environment: dict[str, Any]
+    environment: Environment | None
     records: list[Record]
     data: DataSummary | None
     layers: dict[str, Layer] | None
@@ -46,24 +47,21 @@ class Run:
 def read_run(folder: RunFolder) -> Run:
     """Read a run, whether it is finished, going on or interrupted."""
     config = folder.config  # first: it is missing where there is no run at all
-    try:
-        status, environment = folder.status, folder.environment
-        settings = dict(dotted(config.model_dump(exclude_none=True)))
-        # Filled in from the data of each seed, and yet the same setting.
-        settings.update(dict.fromkeys(environment.get("automatic", ()), "auto"))
-        return Run(
-            folder.name,
-            status,
-            (folder.result or {}).get("stopped", ""),
-            config,
-            settings,
-            environment,
-            folder.records(),
-            folder.data,
-            _layers(folder.path / MODEL) if status == "finished" else None,
-        )
-    except (OSError, ValueError, TypeError, KeyError) as error:  # what damaged files lead to
-        raise FedcanonError(f"the run {folder.name} cannot be read: {error}.") from None
+    status, ending, environment = folder.status, folder.result, folder.environment
+    settings = dict(dotted(config.model_dump(exclude_none=True)))
+    if environment is not None:  # filled in from the data of each seed, and yet the same setting
+        settings.update(dict.fromkeys(environment.automatic, "auto"))
+    return Run(
+        folder.name,
+        status,
+        "" if ending is None else ending.stopped,
+        config,
+        settings,
+        environment,
+        folder.records(),
+        folder.data,
+        _layers(folder.path / MODEL) if status == "finished" else None,
+    )
 
 
 def _layers(path: Path) -> dict[str, Layer] | None:
@@ -73,11 +71,13 @@ def _layers(path: Path) -> dict[str, Layer] | None:
     try:
         with safe_open(path, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in sorted(file.keys(), key=_numbers)}
-    except SafetensorError as error:
+    except (OSError, SafetensorError) as error:
         raise FedcanonError(f"cannot read the model {path}: {error}.") from None
     weights = {name: tensor for name, tensor in tensors.items() if tensor.dim() > 1} or tensors
     return {
-        name: Layer(tensor.numel(), int((tensor == 0).sum())) for name, tensor in weights.items()
+        name: Layer(tensor.numel(), int((tensor == 0).sum()))
+        for name, tensor in weights.items()
+        if tensor.numel()
     }
 
 

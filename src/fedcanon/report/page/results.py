@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from fedcanon.algorithms import ALGORITHMS
 from fedcanon.report.page.groups import Group
 from fedcanon.report.page.reading import Run
-from fedcanon.report.page.wording import byte_count, different, mean_and_deviation
+from fedcanon.report.wording import byte_count, different, mean_and_deviation
 from fedcanon.runs.measures import Record
 
 NOTHING = ("–", "")

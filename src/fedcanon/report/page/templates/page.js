@@ -24,8 +24,8 @@ const dashOf = (group) => {
   return names[Math.floor(group / Number(document.body.dataset.colours)) % names.length];
 };
 const isShown = (group) => !chosen.hidden.has(group);
-// Plotly takes labels for HTML.
-const plain = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;");
+// Plotly takes labels for HTML, and %{…} in them for variables.
+const plain = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll("%", "&#37;");
 
 function axis(options) {
   const line = css("--line");

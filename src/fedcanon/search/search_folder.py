@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import blake2b
@@ -11,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
+from pydantic import TypeAdapter
 
-from fedcanon.checkpoint import write_text
 from fedcanon.errors import FedcanonError
+from fedcanon.files import explained, new_folder, read_json, write_whole
 from fedcanon.runs.config import Config
 from fedcanon.runs.folder import runs_folder
 
@@ -36,7 +36,7 @@ def opened(path: Path, question: Question) -> Iterator[None]:
     file = path / _FILE
     if not file.exists():
         _make(path, question)
-    before = json.loads(file.read_text(encoding="utf-8"))
+    before = read_json(file, TypeAdapter(Any))
     # What JSON makes of the question, since lists there were tuples here.
     changes = list(_differences(before, json.loads(json.dumps(question)), ""))
     if changes:
@@ -55,18 +55,13 @@ def opened(path: Path, question: Question) -> Iterator[None]:
 
 def _make(path: Path, question: Question) -> None:
     """The folder with its question in it, both at once."""
-    try:
+    with explained(f"cannot make the folder {path}"):
         if path.exists() and any(path.iterdir()):
             raise FedcanonError(
                 f"the folder {path} exists already and holds no search: choose another --folder."
             )
-        path.parent.mkdir(parents=True, exist_ok=True)
-        new = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
-        new.chmod(0o755)  # as mkdir would have made it, not for the owner alone
-        write_text(new / _FILE, json.dumps(question, indent=2))
-        new.rename(path)
-    except OSError as error:
-        raise FedcanonError(f"cannot make the folder {path}: {error.strerror}.") from None
+        with new_folder(path) as folder:
+            write_whole(folder / _FILE, json.dumps(question, indent=2))
 
 
 def _differences(before: Any, now: Any, key: str) -> Iterator[str]:

@@ -1,53 +1,35 @@
-"""How runs are described in a terminal."""
+"""What the terminal says of a run: a headline at its start, a summary at its end."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
 from rich.table import Table
+from rich.text import Text
 
 from fedcanon.algorithms import ALGORITHMS
-from fedcanon.compression import Identity
-from fedcanon.penalties import PerLayer
-from fedcanon.report.page.wording import byte_count
+from fedcanon.cli.app import plain
+from fedcanon.report.page.head import clients_of, method_of
+from fedcanon.report.wording import byte_count, described
 from fedcanon.runs import Federation, Record
+from fedcanon.runs.build import resolved
 from fedcanon.runs.config import Config
 
 
 def headline(config: Config, federation: Federation) -> str:
     """Method, compression if there is any, penalty and problem, a line each."""
-    lines = [described(federation.algorithm), problem_headline(config, federation)]
-    if not isinstance(federation.rules.compressor, Identity):
-        lines.insert(1, f"uploads through {described(federation.rules.compressor)}")
-    return "\n".join(lines)
+    method = method_of(resolved(config, federation))
+    return "\n".join([*method, problem_headline(config, federation)])
 
 
 def problem_headline(config: Config, federation: Federation) -> str:
     """Penalty and problem, a line each."""
-    clients = f"{config.clients.count} clients"
-    if federation.participants not in (None, config.clients.count):
-        clients = f"{federation.participants} of {clients} per round"
-    penalty = federation.penalty
-    terms = [term for _, term in penalty.placed] if isinstance(penalty, PerLayer) else [penalty]
     data = federation.problem.data or config.data
     return (
-        f"{', '.join(dict.fromkeys(map(described, terms)))}\n"
-        f"{data.name} · {clients} · {config.data.partition} · "
+        f"{described(resolved(config, federation).penalty)}\n"
+        f"{data.name} · {clients_of(config)} · {config.data.partition} · "
         f"{config.model.name} with {len(federation.model):,} parameters"
     )
-
-
-def described(entry: Any) -> str:
-    """Name and parameters, without those left unset."""
-    settings = {f.name: getattr(entry, f.name) for f in dataclasses.fields(entry)}
-    shown = ", ".join(
-        f"{name} = {f'{len(value)} values' if isinstance(value, tuple) else value}"
-        for name, value in settings.items()
-        if value is not None
-    )
-    return f"{type(entry).__name__}: {shown}" if shown else type(entry).__name__
 
 
 def summary(records: list[Record], stopped: str, config: Config) -> Table:
@@ -68,17 +50,17 @@ def summary(records: list[Record], stopped: str, config: Config) -> Table:
         f"{sum(record.evaluation_seconds for record in records):.1f} measuring",
     }
     table = two_columns(rows)
-    algorithm = ALGORITHMS.get(config.algorithm["name"])  # None for one registered elsewhere
+    algorithm = ALGORITHMS.get(str(config.algorithm["name"]))  # None for one registered elsewhere
     if algorithm is not None and algorithm.solves == "f":
         note = f"{algorithm.__name__} minimises f alone; the penalty is only measured"
-        table.add_row("[yellow]note[/]", note)
+        table.add_row("[yellow]note[/]", plain(note))
     return table
 
 
-def two_columns(rows: Mapping[str, str]) -> Table:
-    """Names and what they stand for, without empty ones."""
+def two_columns(rows: Mapping[str, str | Text]) -> Table:
+    """Names and what they stand for; rows with an empty text are left out."""
     table = Table(show_header=False, box=None, padding=(0, 2))
-    for name, shown in rows.items():
-        if shown:
-            table.add_row(f"[dim]{name}[/]", shown)
+    for name, text in rows.items():
+        if text:
+            table.add_row(f"[dim]{plain(name)}[/]", plain(text) if isinstance(text, str) else text)
     return table
