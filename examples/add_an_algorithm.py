@@ -11,9 +11,9 @@ from fedcanon.algorithms import (
     Step,
     StepRules,
     Work,
-    at,
     largest,
     safe_step,
+    step_at,
     step_rules,
 )
 
@@ -35,7 +35,7 @@ class ServerProx(Algorithm):
     alterable = frozenset({"move"})
 
     def broadcast(self, server: State, t: int, rng: np.random.Generator) -> State:
-        return {"z": server["z"], "beta": at(self.beta, t)}
+        return {"z": server["z"], "beta": step_at(self.beta, t)}
 
     def local(self, client: State, received: State, work: Work) -> tuple[State, State]:
         x = work.descend(received["z"], received["beta"], self.local_steps)

@@ -11,7 +11,7 @@ from fedcanon.data.partition.noise import Noise
 from fedcanon.data.partition.partitioners import Flower, Pathological
 from fedcanon.data.partition.users import Users, Writers
 from fedcanon.errors import FedcanonError
-from fedcanon.importing import imported, is_own
+from fedcanon.importing import import_object, is_import_path
 
 PARTITIONS: dict[str, type[Partition]] = {
     rule.__name__.lower(): rule
@@ -52,11 +52,11 @@ def make_partition(spec: str) -> Partition:
         return PARTITIONS[name].parse(name, argument)
     attribute, _, rest = argument.partition(":")
     own = f"{name}:{attribute}"
-    if not is_own(own):
+    if not is_import_path(own):
         raise FedcanonError(
             f"there is no partition called '{name}': use one of {', '.join(PARTITIONS)}."
         )
-    found = imported(own, "partition")
+    found = import_object(own, "partition")
     if not (isinstance(found, type) and issubclass(found, Partition)):
         raise FedcanonError(f"{own} must be a Partition of fedcanon.data.")
     return found.parse(own, rest)

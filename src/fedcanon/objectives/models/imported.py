@@ -9,7 +9,7 @@ from typing import Any
 from torch import nn
 
 from fedcanon.errors import FedcanonError
-from fedcanon.importing import imported
+from fedcanon.importing import import_object
 from fedcanon.objectives.models.base import Model, Shape
 
 
@@ -26,7 +26,7 @@ class Imported(Model):
         Raises:
             FedcanonError: The factory does not exist, or cannot be called with these options.
         """
-        factory = imported(name, "model")
+        factory = import_object(name, "model")
         try:
             inspect.signature(factory).bind((), 0, **options)
         except (TypeError, ValueError) as error:
