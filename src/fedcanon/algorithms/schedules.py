@@ -58,7 +58,13 @@ def require_step(what: str, step: Step) -> None:
 
 @dataclass(frozen=True)
 class StepDecay(Schedule):
-    """start · factor^⌊t / every⌋."""
+    """start · factor^⌊t / every⌋.
+
+    Examples:
+        >>> beta = StepDecay(0.1, factor=0.5, every=10)
+        >>> [beta(t) for t in (0, 9, 10, 20)]
+        [0.1, 0.1, 0.05, 0.025]
+    """
 
     start: float
     factor: float = 0.1
@@ -75,7 +81,13 @@ class StepDecay(Schedule):
 
 @dataclass(frozen=True)
 class Cosine(Schedule):
-    """From start down to floor · start along half a cosine over the rounds, constant after them."""
+    """From start down to floor · start along half a cosine over the rounds, constant after them.
+
+    Examples:
+        >>> beta = Cosine(1.0, rounds=100)
+        >>> [round(beta(t), 3) for t in (0, 50, 100, 200)]
+        [1.0, 0.505, 0.01, 0.01]
+    """
 
     start: float
     rounds: int
@@ -93,7 +105,13 @@ class Cosine(Schedule):
 
 @dataclass(frozen=True)
 class InverseTime(Schedule):
-    """start / (1 + t / period)."""
+    """start / (1 + t / period).
+
+    Examples:
+        >>> beta = InverseTime(0.1, period=20)
+        >>> [beta(t) for t in (0, 20, 60)]
+        [0.1, 0.05, 0.025]
+    """
 
     start: float
     period: float = 20.0

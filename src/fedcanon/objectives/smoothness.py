@@ -23,6 +23,12 @@ def curvature(
     """Largest absolute eigenvalue of the Hessian at ``x``, by power iteration.
 
     Hessian-vector products are central differences of exact gradients, so every objective will do.
+
+    Examples:
+        >>> from fedcanon.objectives import Quadratic
+        >>> f = Quadratic(torch.tensor([1.0, 3.0]), torch.zeros(2))
+        >>> round(curvature(f, torch.zeros(2), np.random.default_rng(0)), 2)
+        3.0
     """
 
     def gradient(point: Tensor) -> Tensor:
