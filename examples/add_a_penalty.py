@@ -6,8 +6,7 @@ from math import prod
 import torch
 from torch import Tensor
 
-from fedcanon import build, fit, load_config
-from fedcanon.penalties import PENALTIES, Penalty, Shape, require_above
+from fedcanon import FedcanonError, Penalty, train
 
 
 @dataclass(frozen=True)
@@ -23,8 +22,8 @@ class AsymmetricL1(Penalty):
     negative: float = 1e-2
 
     def __post_init__(self) -> None:
-        require_above(self, "positive", 0, or_equal=True)
-        require_above(self, "negative", 0, or_equal=True)
+        if not (self.positive >= 0 and self.negative >= 0):
+            raise FedcanonError("AsymmetricL1 needs two slopes of at least 0.")
 
     def value(self, x: Tensor) -> float:
         return float(torch.maximum(self.positive * x, -self.negative * x).sum())
@@ -32,7 +31,7 @@ class AsymmetricL1(Penalty):
     def _prox_(self, x: Tensor, step: float) -> None:
         x.sub_(x.clamp(-step * self.negative, step * self.positive))
 
-    def subgradient_bound(self, shape: Shape) -> float:
+    def subgradient_bound(self, shape: tuple[int, ...]) -> float:
         return prod(shape) * max(self.positive, self.negative) ** 2
 
 
@@ -45,13 +44,9 @@ def check_prox(penalty: Penalty, step: float) -> None:
         assert abs(float(penalty.prox(y, step) - best)) < 1e-3, f"the prox is wrong at {y}"
 
 
-check_prox(AsymmetricL1(positive=0.5, negative=2.0), step=0.7)
-
-# With a name in the registry the penalty can be used in every configuration.
-PENALTIES["asymmetric_l1"] = AsymmetricL1
-settings = ["penalty.name=asymmetric_l1", "rounds=40", "model.name=linear"]
-federation = build(load_config(settings=settings))
-result = fit(federation, rounds=40, evaluate_every=20)
-weights = federation.problem.layout.views(result.vector)["1.weight"]
-print(f"accuracy {result.last.test['accuracy']:.3f}, of {weights.numel()} weights", end=" ")
-print(f"{int((weights > 0).sum())} are positive and {int((weights < 0).sum())} negative")
+if __name__ == "__main__":
+    check_prox(AsymmetricL1(positive=0.5, negative=2.0), step=0.7)
+    result = train(penalty="examples.add_a_penalty:AsymmetricL1", model="linear", rounds=40)
+    weights = result.model[1].weight
+    print(f"accuracy {result.last.test['accuracy']:.3f}, of {weights.numel()} weights", end=" ")
+    print(f"{int((weights > 0).sum())} are positive and {int((weights < 0).sum())} negative")

@@ -1,40 +1,39 @@
-"""What can go wrong, by who can mend it."""
+"""The exceptions of fedcanon."""
 
 
 class FedcanonError(Exception):
-    """Something that the user can mend: one sentence that says what is wrong and what to do.
+    """An error that the user can fix: its message says what is wrong and what to do.
 
     The command line prints it without a traceback; in Python it is an ordinary exception.
     """
 
 
 class DivergenceError(FedcanonError):
-    """A model or an update is not finite any more: the steps are too large, or data are missing."""
+    """A model or an update is not finite: the steps are too large, or data have missing values."""
 
 
 class RunStoppedError(FedcanonError):
-    """A run was asked to stop, and stopped after a round with a checkpoint."""
+    """A run was stopped by a signal, after a complete round and a checkpoint."""
 
 
 class EngineSignalError(Exception):
-    """What an engine has to say to the run that it serves; no user ever sees it."""
+    """A signal from an engine to its federation, which handles it; users never see it."""
 
 
 class StartOverError(EngineSignalError):
-    """The states of clients and server do not belong together any more.
+    """The states of server and clients do not belong together any more.
 
-    The server must begin anew from its model, by ``server_init``; the clients will too.
+    The server must restart from its current model with ``server_init``; the clients do the same.
     """
 
 
 class RegroupError(EngineSignalError):
-    """Clients have left while a round waited for them: it must be begun anew without them."""
+    """Clients have left while a round waited for them: it must be repeated without them."""
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that there is no memory left.
+    """Tell whether an error means that there is not enough memory.
 
-    PyTorch has no type for that on processors, so that this is the one place where the text of an
-    error is read.
+    PyTorch raises a general RuntimeError for that on CPUs, which only its text identifies.
     """
     return isinstance(error, MemoryError) or "can't allocate memory" in str(error)

@@ -1,4 +1,4 @@
-"""Parts of your own: whatever a configuration names as package.module:Name."""
+"""Imports the user's own classes and functions, which a configuration names package.module:Name."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from typing import Any
 from fedcanon.errors import FedcanonError
 
 
-def is_own(name: str) -> bool:
-    """Whether a name is written package.module:Name."""
+def is_import_path(name: str) -> bool:
+    """Tell whether a name has the form package.module:Name."""
     module, colon, attribute = name.partition(":")
     return bool(colon) and all(p.isidentifier() for p in [*module.split("."), attribute])
 
 
-def imported(name: str, kind: str) -> Any:
-    """The class or function that ``name`` stands for; the current directory is searched too.
+def import_object(name: str, kind: str) -> Any:
+    """Import a class or function; modules in the current directory are found too.
 
     Args:
-        name: Where it is, as package.module:Name.
-        kind: What it is to be, for messages: "model", "penalty", ….
+        name: Its module and name, as package.module:Name.
+        kind: What it is used for, in error messages: "model", "penalty", ….
 
     Raises:
-        FedcanonError: The name is not written so, or there is nothing of it to import.
+        FedcanonError: The name has another form, or nothing callable of this name can be imported.
     """
-    if not is_own(name):
+    if not is_import_path(name):
         raise FedcanonError(f"a {kind} of your own is written package.module:Name, not '{name}'.")
     module, _, attribute = name.partition(":")
     here = str(Path.cwd())

@@ -1,7 +1,7 @@
-"""Every random draw of a run, derived from (seed, purpose, round, client).
+"""Random generators, each derived from (seed, purpose, round, client).
 
-A result therefore does not depend on the number of workers, on the order in which clients finish,
-on the engine, or on whether the run was interrupted and resumed.
+Results therefore do not depend on the number of workers, on the order in which clients finish, on
+the engine, or on whether the run was interrupted and resumed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ import torch
 
 
 class Purpose(IntEnum):
-    """What a draw is for. The numbers are part of what a seed means: never reuse one."""
+    """What random numbers are used for.
+
+    The values determine the results of a seed: never change one, and never use one twice.
+    """
 
     PARTITION = 1
     MODEL = 2
@@ -28,15 +31,16 @@ class Purpose(IntEnum):
 
 
 def generator(seed: int, purpose: Purpose, t: int = 0, client: int = 0) -> np.random.Generator:
-    """The generator of one purpose in round ``t`` for one client."""
+    """Return the generator for one purpose in round ``t`` for one client."""
     return np.random.default_rng(np.random.SeedSequence([seed, purpose, t, client]))
 
 
 @contextmanager
 def module_draws(seed: int, t: int, client: int) -> Iterator[None]:
-    """PyTorch's own generators seeded for one client's work (dropout), and put back afterwards.
+    """Seed PyTorch's generators (dropout) for the work of one client, and restore them afterwards.
 
-    Not ``torch.manual_seed``, which costs as much as several local steps of a small model.
+    This does not use ``torch.manual_seed``, which takes as long as several local steps of a small
+    model.
     """
     generators = [torch.default_generator, *torch.cuda.default_generators]
     before = [each.get_state() for each in generators]
@@ -50,5 +54,5 @@ def module_draws(seed: int, t: int, client: int) -> Iterator[None]:
 
 
 def torch_seed(seed: int, purpose: Purpose, t: int = 0, client: int = 0) -> int:
-    """A seed for PyTorch's own generator, for what a module draws itself (weights, dropout)."""
+    """Return a seed for PyTorch's generators, which modules use for weights and dropout."""
     return int(generator(seed, purpose, t, client).integers(2**63))

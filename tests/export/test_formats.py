@@ -1,5 +1,7 @@
 """What was exported can be loaded elsewhere and computes the same."""
 
+from pathlib import Path
+
 import onnxruntime
 import pytest
 import torch
@@ -120,3 +122,10 @@ def test_nothing_is_left_of_a_file_that_could_not_be_written(tmp_path, monkeypat
         save(nn.Linear(2, 2), (2,), path, Format.PYTORCH)
     assert path.read_text() == "whole"
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("kind", Format)
+def test_a_path_may_be_text_and_everybody_may_read_the_file(tmp_path, kind):
+    path = f"{tmp_path}/new/model{kind.suffix}"
+    save(nn.Linear(2, 2), (2,), path, kind)
+    assert Path(path).stat().st_mode & 0o777 == 0o644

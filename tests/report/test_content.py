@@ -3,7 +3,10 @@
 import math
 
 import pytest
+from fedcanon.report.plots import plot_histories, save
 
+from fedcanon import FedcanonError
+from fedcanon.report.page import check_target, serving, write_report
 from fedcanon.report.page.curves import POINTS, panels
 from fedcanon.report.page.groups import Group, grouped
 from fedcanon.report.page.html import content
@@ -151,3 +154,16 @@ def test_numbers_are_written_for_people():
     assert mean_and_deviation([5.0]) == (5.0, 0.0)
     assert mean_and_deviation([1.0, math.inf]) == (math.inf, 0.0)
     assert mean_and_deviation([1e308, -1e308]) == (0.0, math.inf)
+
+
+def test_paths_may_be_text(runs, tmp_path):
+    page, picture = f"{tmp_path}/r.html", f"{tmp_path}/p.png"
+    check_target(page)
+    write_report([runs["scaffold-0"]], page)
+    save(plot_histories({"": runs["scaffold-0"].records()}, "title"), picture)
+    assert {path.name for path in tmp_path.iterdir()} == {"r.html", "p.png"}
+    with serving(str(runs["scaffold-0"].path)) as address:
+        assert address.startswith("http://127.0.0.1:")
+    for wrong in (f"{tmp_path}/p.xyz", f"{tmp_path}/absent/p.png"):
+        with pytest.raises(FedcanonError, match="cannot write the picture"):
+            save(plot_histories({"": runs["scaffold-0"].records()}, "title"), wrong)

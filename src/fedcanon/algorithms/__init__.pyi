@@ -33,9 +33,9 @@ from .schedules import InverseTime as InverseTime
 from .schedules import Schedule as Schedule
 from .schedules import Step as Step
 from .schedules import StepDecay as StepDecay
-from .schedules import at as at
 from .schedules import largest as largest
 from .schedules import require_step as require_step
+from .schedules import step_at as step_at
 from .splitting import FedADMM as FedADMM
 from .splitting import FedDR as FedDR
 from .splitting import FedDyn as FedDyn

@@ -1,4 +1,4 @@
-"""What only some methods can do: classes to derive from, which engines look for."""
+"""Abilities that only some methods have: a method derives from these classes to offer them."""
 
 from __future__ import annotations
 
@@ -13,45 +13,56 @@ from fedcanon.compression import decoded
 
 
 class Relayed(Algorithm):
-    """A method with a short way for clients that keep nothing: the server may hold their states.
+    """A method that needs few vectors per round if the server keeps the clients' states.
 
-    The server ``ask``s with what follows from the broadcast and the client's state, the client
-    ``answer``s, and the server ``settle``s what the answer means. ``local`` is the three in a row.
+    ``local`` is divided into three steps: the server's ``ask``, the client's ``answer`` and the
+    server's ``settle``. A client without storage then need not receive and return its whole state.
     """
 
     @abstractmethod
     def ask(self, client: State, sent: State, *, compressed: bool) -> State:
-        """What the client needs; ``compressed`` says that its answer goes through a compressor."""
+        """Return the message to a client, from its state and the broadcast.
+
+        ``compressed`` tells that the answer will be compressed.
+        """
 
     @abstractmethod
     def answer(self, received: State, work: Work) -> State:
-        """What the client computes."""
+        """Return the client's answer to the message."""
 
     @abstractmethod
     def settle(self, client: State, sent: State, answer: State) -> tuple[State, State]:
-        """The client's upload and its new state, from its answer as it has arrived."""
+        """Return the client's upload and its new state, from its answer after decompression."""
 
     def local(self, client: State, received: State, work: Work) -> tuple[State, State]:
-        # Where the state lies costs nothing here, so the client may have all of it.
+        # The message does not travel here, so that it may as well contain everything.
         answer = self.answer(self.ask(client, received, compressed=True), work)
         upload, state = self.settle(client, received, decoded(answer))
         return {**upload, **answer}, state
 
 
 class Recalling(Algorithm):
-    """A method whose clients compute a part of the broadcast if they were in the round before."""
+    """A method whose clients can compute a part of the broadcast instead of receiving it.
+
+    A client can do this if it took part in the round before.
+    """
 
     recalled: ClassVar[frozenset[str]]
-    """The names of these entries."""
+    """The names of the entries that clients can compute."""
 
     @abstractmethod
     def recall(self, previous: State, received: State) -> State:
-        """The ``recalled`` entries, from the broadcast of the round before and the rest of this."""
+        """Return the ``recalled`` entries.
+
+        Args:
+            previous: The complete broadcast of the round before.
+            received: The other entries of this round's broadcast.
+        """
 
 
 @dataclass(frozen=True)
 class Links:
-    """Who averages whose uploads in a method without one common average.
+    """The communication links between the nodes of a decentralised method.
 
     Node i gets Σ_j weights[i, j]·upload_j and exchanges messages with degrees[i] neighbours.
     """
@@ -63,26 +74,26 @@ class Links:
 class Mixed(Algorithm):
     """A decentralised method: every node averages over its neighbours.
 
-    ``mean`` then has a row for each node, the server's state holds matrices, and of a matrix in the
-    broadcast each client receives its own row.
+    The ``mean`` in ``aggregate`` has a row for each node, the server's state consists of matrices,
+    and each client receives its own row of every matrix in the broadcast.
     """
 
     @abstractmethod
     def mixing(self, clients: int) -> Links:
-        """Who averages whose uploads."""
+        """Return the links between this number of nodes."""
 
 
 class Assembling(Algorithm):
-    """A method of which some rounds need all clients and others do not."""
+    """A method that needs all clients in some rounds, but not in others."""
 
     @abstractmethod
     def everyone(self, server: State) -> bool:
-        """Whether the next round must have all clients."""
+        """Tell whether the next round needs all clients."""
 
 
 class Diagnosed(Algorithm):
-    """A method with numbers of its own that are worth recording."""
+    """A method with additional numbers that are recorded with the measures of a run."""
 
     @abstractmethod
     def diagnostics(self, server: State) -> dict[str, float]:
-        """These numbers, by name."""
+        """Return these numbers by name."""

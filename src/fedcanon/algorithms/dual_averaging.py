@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fedcanon.algorithms.base import Algorithm, Prox, State, StepRules, Work, local_prox_rules
-from fedcanon.algorithms.schedules import Step, at, require_step
+from fedcanon.algorithms.schedules import Step, require_step, step_at
 from fedcanon.errors import FedcanonError
 
 
@@ -38,7 +38,7 @@ class FedDA(Algorithm):
         return {"z": z, "y": z, "E": 0.0}
 
     def broadcast(self, server: State, t: int, rng: np.random.Generator) -> State:
-        steps = {"beta": at(self.beta, t), "server_step": at(self.server_step, t)}
+        steps = {"beta": step_at(self.beta, t), "server_step": step_at(self.server_step, t)}
         return {"y": server["y"], "E": server["E"], **steps}
 
     def local(self, client: State, received: State, work: Work) -> tuple[State, State]:
@@ -56,7 +56,7 @@ class FedDA(Algorithm):
     def prox_step(self, rounds: int) -> float:
         E = last_local = 0.0
         for t in range(rounds):
-            beta, server_step = at(self.beta, t), at(self.server_step, t)
+            beta, server_step = step_at(self.beta, t), step_at(self.server_step, t)
             last_local = E + (self.local_steps - 1) * beta
             E += server_step * beta * self.local_steps
         return max(E, last_local)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fedcanon.algorithms.base import Algorithm, Prox, State, Work
-from fedcanon.algorithms.schedules import Step, at, server_and_local_step
+from fedcanon.algorithms.schedules import Step, server_and_local_step, step_at
 from fedcanon.errors import FedcanonError
 
 
@@ -35,7 +35,7 @@ class FedAvg(Algorithm):
     alterable = frozenset({"move"})
 
     def broadcast(self, server: State, t: int, rng: np.random.Generator) -> State:
-        steps = {"beta": at(self.beta, t), "server_step": at(self.server_step, t)}
+        steps = {"beta": step_at(self.beta, t), "server_step": step_at(self.server_step, t)}
         return {"z": server["z"], **steps}
 
     def local(self, client: State, received: State, work: Work) -> tuple[State, State]:

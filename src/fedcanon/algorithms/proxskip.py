@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedcanon.algorithms.base import Algorithm, Prox, State, StepRules, Work
 from fedcanon.algorithms.capabilities import Diagnosed, Links, Mixed
-from fedcanon.algorithms.schedules import Step, at, largest
+from fedcanon.algorithms.schedules import Step, largest, step_at
 from fedcanon.algorithms.topology import links
 from fedcanon.errors import FedcanonError
 
@@ -61,7 +61,7 @@ class ProxSkip(_Skipping):
         return {"z": z, "u": torch.zeros_like(z)}
 
     def broadcast(self, server: State, t: int, rng: np.random.Generator) -> State:
-        return {"z": server["z"], "beta": at(self.beta, t), "coin": rng.random() < self.p}
+        return {"z": server["z"], "beta": step_at(self.beta, t), "coin": rng.random() < self.p}
 
     def local(self, client: State, received: State, work: Work) -> tuple[State, State]:
         return {"gradient": work.gradient(received["z"]).clone()}, {}
@@ -105,7 +105,7 @@ class Scaffnew(_Skipping):
         return {"e": torch.zeros_like(z), "x": z, "scale": 0.0}
 
     def broadcast(self, server: State, t: int, rng: np.random.Generator) -> State:
-        steps = {"beta": at(self.beta, t), "steps": int(rng.geometric(self.p))}
+        steps = {"beta": step_at(self.beta, t), "steps": int(rng.geometric(self.p))}
         return {"z": server["z"], **steps}
 
     def local(self, client: State, received: State, work: Work) -> tuple[State, State]:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedcanon.algorithms.base import Algorithm, Prox, State, StepRules, Work, safe_step
 from fedcanon.algorithms.capabilities import Assembling
-from fedcanon.algorithms.schedules import Step, at, require_step
+from fedcanon.algorithms.schedules import Step, require_step, step_at
 from fedcanon.errors import FedcanonError
 
 
@@ -29,8 +29,8 @@ class _Splitting(Algorithm):
     tolerance: Step | None = None
 
     def _solver(self, t: int) -> State:
-        tolerance = 0.0 if self.tolerance is None else at(self.tolerance, t)
-        return {"step": at(self.beta, t), "steps": self.local_steps, "tolerance": tolerance}
+        tolerance = 0.0 if self.tolerance is None else step_at(self.tolerance, t)
+        return {"step": step_at(self.beta, t), "steps": self.local_steps, "tolerance": tolerance}
 
     def _resolvent(
         self, work: Work, received: State, centre: Tensor, eta: float, start: Tensor

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -13,6 +14,8 @@ from fedcanon.compression import Encoded
 from fedcanon.engines.work import ClientWork, also_moved
 from fedcanon.objectives.perceptron import Batch
 from fedcanon.objectives.stacked import StackedModule
+
+T = TypeVar("T")
 
 HEIGHT = 4
 """Clients that work together are a subtree of at most this height, 16 of them."""
@@ -76,46 +79,33 @@ class StackedWork:
 
     def full_gradient(self, x: Tensor) -> Tensor:
         """∇f_i(x_i), exact."""
-        return self._each(lambda client, row: client.full_gradient(row), x)
+        return torch.stack(self._each(lambda client, row: client.full_gradient(row), x))
 
     def solve(
-        self,
-        centre: Tensor,
-        eta: float,
-        start: Tensor,
-        *,
-        step: float,
-        steps: int,
-        tolerance: float,
+        self, centre: Tensor, eta: float, start: Tensor, *, tolerance: float, **how: Any
     ) -> Tensor:
         """prox_{eta·f_i}(centre_i) by so many steps, or to a tolerance by exact gradient steps."""
         if not tolerance:
-            return self.descend(start, step, steps, pull=(centre, 1 / eta))
-        starts = self._rows(start)
-        return self._each(
-            lambda client, row: client.solve(
-                row, eta, next(starts), step=step, steps=steps, tolerance=tolerance
-            ),
-            centre,
-        )
+            return self.descend(start, **how, pull=(centre, 1 / eta))
+
+        def solve(client: ClientWork, centre: Tensor, start: Tensor) -> Tensor:
+            return client.solve(centre, eta, start, tolerance=tolerance, **how)
+
+        return torch.stack(self._each(solve, centre, start))
 
     def prox(self, x: Tensor, step: float) -> Tensor:
         """prox_{step·h} of every row, counted for every client."""
-        return self._each(lambda client, row: client.prox(row, step), x)
+        return torch.stack(self._each(lambda client, row: client.prox(row, step), x))
 
     def encode(self, u: Tensor) -> StackedEncoded:
         """Every row as it travels."""
-        clients = zip(self._clients, self._rows(u), strict=True)
-        rows = [client.encode(row) for client, row in clients]
+        rows = self._each(lambda client, row: client.encode(row), u)
         return StackedEncoded({}, torch.stack([row.vector for row in rows]), rows)
 
-    def _rows(self, x: Tensor) -> Iterator[Tensor]:
-        """The row of each client; a vector is the same for all."""
-        return iter(x if x.ndim == 2 else x.expand(len(self._clients), -1))
-
-    def _each(self, function: Callable[[ClientWork, Tensor], Tensor], x: Tensor) -> Tensor:
-        rows = zip(self._clients, self._rows(x), strict=True)
-        return torch.stack([function(client, row) for client, row in rows])
+    def _each(self, function: Callable[..., T], *matrices: Tensor) -> list[T]:
+        """What each client makes of its rows; a vector is the same row for all."""
+        rows = (as_rows(matrix, len(self._clients)) for matrix in matrices)
+        return [function(client, *own) for client, *own in zip(self._clients, *rows, strict=True)]
 
 
 def stack(states: Sequence[State], dtype: torch.dtype) -> State:

@@ -39,35 +39,27 @@ class Format(StrEnum):
         return ".sparse.safetensors" if self is Format.SPARSE else f".{self}"
 
 
-def save(module: nn.Module, example_shape: Shape, path: Path, kind: Format) -> None:
+def save(module: nn.Module, example_shape: Shape, path: str | Path, kind: Format) -> None:
     """Write a network to a file, which is there whole or not at all.
 
-    ``example_shape`` is the shape of one input; files that hold the computation (``pt2`` and
-    ``onnx``) take batches of any size.
+    Args:
+        module: the network.
+        example_shape: the shape of one input. Files that hold the computation (``pt2`` and
+            ``onnx``) take batches of any size.
+        path: the file; folders above it are made if they do not exist.
+        kind: its format.
 
     Raises:
         FedcanonError: the network cannot be written in this format, or the file not at this place.
     """
     with explained(f"cannot write {path}"):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, partial(_WRITERS[kind], module, example_shape))
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        write_whole(Path(path), partial(_WRITERS[kind], module, example_shape))
 
 
 def dense_size(module: nn.Module) -> int:
     """The bytes of a network's safetensors file."""
     return len(to_safetensors(tensors_of(module), metadata=METADATA))
-
-
-def _save_safetensors(module: nn.Module, example_shape: Shape, path: Path) -> None:
-    write_tensors(tensors_of(module), path)
-
-
-def _save_state_dict(module: nn.Module, example_shape: Shape, path: Path) -> None:
-    torch.save(tensors_of(module), path)
-
-
-def _save_sparse(module: nn.Module, example_shape: Shape, path: Path) -> None:
-    save_sparse(tensors_of(module), path)
 
 
 def _save_program(module: nn.Module, example_shape: Shape, path: Path) -> None:
@@ -126,9 +118,9 @@ def _quiet() -> Iterator[None]:
 
 
 _WRITERS: dict[Format, Callable[[nn.Module, Shape, Path], None]] = {
-    Format.SAFETENSORS: _save_safetensors,
-    Format.PYTORCH: _save_state_dict,
+    Format.SAFETENSORS: lambda module, _, path: write_tensors(tensors_of(module), path),
+    Format.PYTORCH: lambda module, _, path: torch.save(tensors_of(module), path),
     Format.PROGRAM: _save_program,
     Format.ONNX: _save_onnx,
-    Format.SPARSE: _save_sparse,
+    Format.SPARSE: lambda module, _, path: save_sparse(tensors_of(module), path),
 }

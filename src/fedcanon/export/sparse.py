@@ -19,7 +19,7 @@ SHAPES = "csr_shapes"
 """The entry of the file's metadata that gives the shape of every weight kept as CSR."""
 
 
-def save_sparse(tensors: dict[str, Tensor], path: Path) -> None:
+def save_sparse(tensors: dict[str, Tensor], path: str | Path) -> None:
     """Write tensors by their names, weights as CSR wherever that takes fewer bytes.
 
     A weight is a matrix with a row for each output; of a convolution, all other dimensions are
@@ -34,7 +34,7 @@ def save_sparse(tensors: dict[str, Tensor], path: Path) -> None:
             shapes[name] = list(tensor.shape)
         else:
             written[name] = tensor
-    write_tensors(written, path, {SHAPES: json.dumps(shapes)})
+    write_tensors(written, Path(path), {SHAPES: json.dumps(shapes)})
 
 
 def load_sparse(path: str | Path) -> dict[str, Tensor]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
+from pathlib import Path
 
 from torch import nn
 
@@ -26,8 +27,11 @@ class Trained:
     data: DataSummary
 
 
-def trained(name: str) -> Trained:
-    """The network of the run at a path or of that name.
+def trained(name: str | Path) -> Trained:
+    """The network of a run.
+
+    Args:
+        name: the folder of the run, or its name in the runs folder.
 
     Raises:
         FedcanonError: there is no such run, or it is not finished.

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from fedcanon.errors import FedcanonError
 
 Loss = Callable[[Tensor, Tensor], Tensor]
-"""The mean loss over a batch: loss(outputs, targets), as PyTorch's losses have it."""
+"""The mean loss over a batch, called as loss(outputs, targets) like PyTorch's losses."""
 
 
 def cross_entropy() -> Loss:
@@ -25,8 +25,18 @@ LOSSES: dict[str, Callable[..., Loss]] = {"cross_entropy": cross_entropy}
 def require_mean(name: str, loss: Loss, outputs: Tensor, targets: Tensor) -> None:
     """Refuse a loss that is not the mean over the samples of a batch.
 
-    Values and gradients over a client's data are computed in pieces and averaged, which would be
-    wrong in silence for any other loss. It is tried on one batch, as a whole and sample by sample.
+    Values and gradients over a client's data are computed in pieces and averaged. For any other
+    loss this would be wrong, and nobody would notice. The loss is tried on one batch, as a whole
+    and sample by sample.
+
+    Args:
+        name: What the loss is called in messages.
+        loss: The loss.
+        outputs: The outputs of a network for a batch.
+        targets: The classes of the same samples.
+
+    Raises:
+        FedcanonError: The loss fails on the batch, or is not the mean.
     """
     try:
         whole = loss(outputs, targets)

@@ -20,9 +20,17 @@ def curvature(
     iterations: int = 100,
     tolerance: float = 1e-4,
 ) -> float:
-    """Largest absolute eigenvalue of the Hessian at ``x``, by power iteration.
+    """Largest absolute eigenvalue of the Hessian at a point, by power iteration.
 
     Hessian-vector products are central differences of exact gradients, so every objective will do.
+    An iteration takes two gradients.
+
+    Args:
+        objective: A function with exact gradients.
+        x: The point.
+        rng: Draws the vector to begin with.
+        iterations: The most iterations to make.
+        tolerance: The relative change of the eigenvalue at which to stop.
 
     Examples:
         >>> from fedcanon.objectives import Quadratic
@@ -54,8 +62,16 @@ def curvature(
 def smoothness(problem: Problem, rng: np.random.Generator, clients: int = 10) -> float:
     """An estimate of L: the largest curvature of any f_i at the starting point.
 
-    Where there are more clients than ``clients``, that many are drawn. The Hessian of a neural
-    network changes as it trains, so there the estimate is a starting point, not a bound.
+    The Hessian of a neural network changes as it trains, so there the estimate is a starting point,
+    not a bound.
+
+    Args:
+        problem: The problem.
+        rng: Draws the clients, and the vectors to begin with.
+        clients: How many clients to look at; all if there are no more.
+
+    Raises:
+        FedcanonError: There is no finite curvature above 0 at the starting point.
     """
     count = len(problem.clients)
     chosen = rng.choice(count, size=min(clients, count), replace=False)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fedcanon import theory
 from fedcanon.algorithms import Algorithm, FedCanon, FedCanonII
-from fedcanon.algorithms.schedules import at
+from fedcanon.algorithms.schedules import step_at
 from fedcanon.errors import FedcanonError
 from fedcanon.runs.build import build_problem, check_names
 from fedcanon.runs.config import Config
@@ -90,7 +90,7 @@ def conditions_on(
 ) -> list[Condition]:
     """The conditions that concern this algorithm, at the step sizes of its first round."""
     reach = algorithm.prox_step(rounds)
-    beta = at(getattr(algorithm, "beta", 0.0), 0)
+    beta = step_at(getattr(algorithm, "beta", 0.0), 0)
     found: list[Condition] = []
     if reach:
         domain = 1 / rho if rho else math.inf

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from fedcanon.algorithms import ALGORITHMS
 from fedcanon.errors import FedcanonError
-from fedcanon.importing import is_own
+from fedcanon.importing import is_import_path
 from fedcanon.runs.config import Config, changed, parse_value
 from fedcanon.runs.named import find
 
@@ -29,7 +29,7 @@ def variants(config: Config, specs: Sequence[str]) -> dict[str, Config]:
 
 def _variant(config: Config, spec: str) -> Config:
     name, _, options = spec.partition(":")
-    if name not in ALGORITHMS and is_own(own := ":".join(spec.split(":")[:2])):
+    if name not in ALGORITHMS and is_import_path(own := ":".join(spec.split(":")[:2])):
         name, options = own, spec.removeprefix(own).removeprefix(":")
     algorithm = find(name, ALGORITHMS, "algorithm")
     known = inspect.signature(algorithm).parameters

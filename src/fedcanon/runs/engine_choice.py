@@ -12,7 +12,7 @@ from fedcanon.algorithms import Algorithm, Mixed
 from fedcanon.engines import Local, MakeEngine
 from fedcanon.engines.processes import can_start_processes, cores
 from fedcanon.errors import FedcanonError
-from fedcanon.importing import imported
+from fedcanon.importing import import_object
 from fedcanon.objectives import Problem
 from fedcanon.objectives.stacked import can_stack
 from fedcanon.runs.config import Config
@@ -53,7 +53,7 @@ def _elsewhere(config: Config) -> Callable[..., MakeEngine]:
     if config.device != "cpu":
         raise FedcanonError(f'engine.name = "{name}" trains on processors: use device = "cpu".')
     try:
-        found: Callable[..., MakeEngine] = imported(ELSEWHERE[name], "engine")
+        found: Callable[..., MakeEngine] = import_object(ELSEWHERE[name], "engine")
         return found
     except FedcanonError as error:
         if not isinstance(error.__cause__, ModuleNotFoundError):

@@ -13,7 +13,7 @@ from fedcanon.algorithms import ALGORITHMS, SCHEDULES, Algorithm, Schedule
 from fedcanon.compression import COMPRESSORS, Chain, Compressor
 from fedcanon.data import DATASETS, Dataset
 from fedcanon.errors import FedcanonError
-from fedcanon.importing import imported, is_own
+from fedcanon.importing import import_object, is_import_path
 from fedcanon.layout import Layout
 from fedcanon.objectives.losses import LOSSES, Loss
 from fedcanon.objectives.models import MODELS, Imported, Model
@@ -93,7 +93,7 @@ def _tables(key: str, value: Any) -> list[Table]:
 
 def make_model(table: Table) -> Model:
     """The model of a ``[model]`` table: one of ours, or your own as package.module:factory."""
-    if is_own(table["name"]):
+    if is_import_path(table["name"]):
         return Imported(table["name"], {k: v for k, v in table.items() if k != "name"})
     return _make("model", MODELS, table, Model)
 
@@ -110,9 +110,9 @@ def make_loss(table: Table) -> Loss:
 
 def find(name: str, registry: Mapping[str, T], noun: str) -> T:
     """The entry of a registry under this name, or a part of the user's own, package.module:Name."""
-    if name not in registry and not is_own(name):
+    if name not in registry and not is_import_path(name):
         raise FedcanonError(unknown_name(noun, name, registry))
-    found: T = registry[name] if name in registry else imported(name, noun)
+    found: T = registry[name] if name in registry else import_object(name, noun)
     return found
 
 

@@ -76,8 +76,13 @@ def _styles() -> Iterator[dict[str, Any]]:
             yield {"color": colour, "linestyle": dashes}
 
 
-def check_writable(path: Path) -> None:
-    """Refuse a picture that could not be written, before the work that it would show."""
+def check_writable(path: str | Path) -> None:
+    """Refuse a picture that could not be written, before the work that it would show.
+
+    Raises:
+        FedcanonError: the name does not end in a format of pictures, or there is no such folder.
+    """
+    path = Path(path)
     endings = sorted(FigureCanvasBase.get_supported_filetypes())
     if path.suffix.removeprefix(".") not in endings:
         raise FedcanonError(
@@ -87,8 +92,12 @@ def check_writable(path: Path) -> None:
         raise FedcanonError(f"cannot write the picture {path}: there is no folder {path.parent}.")
 
 
-def save(figure: Figure, path: Path) -> None:
-    """Write a figure in the format that the file's ending names."""
+def save(figure: Figure, path: str | Path) -> None:
+    """Write a figure in the format that the file's ending names.
+
+    Raises:
+        FedcanonError: the picture cannot be written there.
+    """
     check_writable(path)
     with explained(f"cannot write the picture {path}"):
-        write_whole(path, partial(figure.savefig, dpi=150))
+        write_whole(Path(path), partial(figure.savefig, dpi=150))

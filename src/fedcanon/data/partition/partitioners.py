@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
+from numpy.random import Generator
 
-from fedcanon.data.partition.base import MINIMUM, Numbers, Partition, Parts, require_positive
+from fedcanon.data.partition.base import MINIMUM, Graded, Numbers, Partition, Parts
 from fedcanon.errors import FedcanonError
 
 
@@ -19,10 +20,13 @@ from fedcanon.errors import FedcanonError
 class Flower(Partition):
     """Any partitioner of Flower, such as flower:LinearPartitioner.
 
-    ``options`` are its keyword arguments. The number of clients and a seed are filled in, and
-    ``partition_by`` is "label" (or "user" for natural ids) unless given. The samples are shuffled
-    first, as Flower's own ``FederatedDataset`` does. A result that leaves samples out or gives a
-    client fewer than ``MINIMUM`` is refused.
+    The samples are shuffled first, as Flower's own ``FederatedDataset`` does. A result that leaves
+    samples out or gives a client fewer than ``MINIMUM`` is refused.
+
+    Args:
+        name: The name of one of the classes of ``flwr_datasets.partitioner``.
+        options: Its keyword arguments. The number of clients and a seed are filled in, and
+            ``partition_by`` is "label" (or "user" for natural ids) unless given.
     """
 
     name: str
@@ -41,9 +45,7 @@ class Flower(Partition):
             options[key.strip()] = _literal(value.strip())
         return cls(partitioner, options)
 
-    def deal(
-        self, labels: Numbers, users: Numbers | None, clients: int, rng: np.random.Generator
-    ) -> Parts:
+    def deal(self, labels: Numbers, users: Numbers | None, clients: int, rng: Generator) -> Parts:
         samples = rng.permutation(len(labels))
         columns = {"sample": samples, "label": labels[samples]}
         if users is not None:
@@ -89,22 +91,20 @@ class Flower(Partition):
 
 
 @dataclass(frozen=True)
-class Pathological(Partition):
+class Pathological(Graded):
     """Label skew: every client has exactly k classes (Flower's PathologicalPartitioner).
 
     As in NIID-Bench, client i has class i mod C, and k − 1 others drawn at random. Samples are
     left out, and the partition refused, if some of the C classes are drawn by no client; with at
     least C clients this cannot happen.
+
+    Args:
+        k: How many classes each client has.
     """
 
     k: int
 
-    def __post_init__(self) -> None:
-        require_positive(self, "k")
-
-    def deal(
-        self, labels: Numbers, users: Numbers | None, clients: int, rng: np.random.Generator
-    ) -> Parts:
+    def deal(self, labels: Numbers, users: Numbers | None, clients: int, rng: Generator) -> Parts:
         options = {
             "num_classes_per_partition": self.k,
             "class_assignment_mode": "first-deterministic",

@@ -9,7 +9,7 @@ from typing import Any
 from torch import nn
 
 from fedcanon.errors import FedcanonError
-from fedcanon.importing import imported
+from fedcanon.importing import import_object
 from fedcanon.objectives.models.base import Model, Shape
 
 
@@ -17,12 +17,16 @@ class Imported(Model):
     """A network of your own, made by factory(shape, classes, **options)."""
 
     def __init__(self, name: str, options: Mapping[str, Any]) -> None:
-        """Import ``name``, written package.module:factory.
+        """Import the factory.
+
+        Args:
+            name: Where it is, as package.module:factory.
+            options: Its arguments besides shape and classes.
 
         Raises:
-            FedcanonError: the factory does not exist, or cannot be called with these options.
+            FedcanonError: The factory does not exist, or cannot be called with these options.
         """
-        factory = imported(name, "model")
+        factory = import_object(name, "model")
         try:
             inspect.signature(factory).bind((), 0, **options)
         except (TypeError, ValueError) as error:

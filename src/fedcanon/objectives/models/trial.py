@@ -11,10 +11,18 @@ from fedcanon.errors import FedcanonError
 
 
 def require_fit(name: str, module: nn.Module, inputs: Tensor, classes: int) -> Tensor:
-    """The scores of a few ``inputs``, from a model that can be trained on batches like them.
+    """The scores that a model gives a few inputs, if it can be trained on batches like them.
 
-    A model that fails or has other outputs than one score per class is refused. The batch passes
-    through a copy, in training mode: the model itself stays as it is.
+    The batch passes through a copy, in training mode: the model itself stays as it is.
+
+    Args:
+        name: What the model is called in messages.
+        module: The model.
+        inputs: The smallest batch that there will be.
+        classes: How many classes there are.
+
+    Raises:
+        FedcanonError: The model fails, or does not give one score for each class.
     """
     try:
         with torch.no_grad():

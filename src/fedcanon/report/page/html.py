@@ -28,19 +28,32 @@ DARK_COLOURS = (
 """The curves' colours on a dark page, in the order of ``COLOURS``."""
 
 
-def check_target(path: Path) -> None:
-    """Refuse a file that could not be written, before the work that it would hold."""
+def check_target(path: str | Path) -> None:
+    """Refuse a report that could not be written, before the work that it would hold.
+
+    Raises:
+        FedcanonError: the path is a folder, or lies in a folder that does not exist.
+    """
+    path = Path(path)
     if path.is_dir():
         raise FedcanonError(f"cannot write the report {path}: it is a folder.")
     if not path.parent.is_dir():
         raise FedcanonError(f"cannot write the report {path}: there is no folder {path.parent}.")
 
 
-def write_report(folders: Sequence[RunFolder], path: Path) -> None:
-    """Write one page about these runs; the file is there whole or not at all."""
+def write_report(folders: Sequence[RunFolder], path: str | Path) -> None:
+    """Write one page about some runs; the file is there whole or not at all.
+
+    Args:
+        folders: the runs, finished or not.
+        path: the page, an HTML file.
+
+    Raises:
+        FedcanonError: a run is damaged, or the page cannot be written.
+    """
     text = page(content([read_run(folder) for folder in folders]))
     with explained(f"cannot write the report {path}"):
-        write_whole(path, text)
+        write_whole(Path(path), text)
 
 
 def content(runs: Sequence[Run]) -> dict[str, Any]:

@@ -26,13 +26,20 @@ PATIENCE = 2.0
 
 
 @contextmanager
-def serving(path: Path, port: int = 0) -> Iterator[str]:
-    """Serve a page about the run in a folder, which may come later; gives the page's address.
+def serving(path: str | Path, port: int = 0) -> Iterator[str]:
+    """Serve a page about a run, and give its address; only this machine can see it.
 
-    At the end, a page that is open gets the time to see it.
+    At the end it waits until a page that is open has seen the last state of the run.
+
+    Args:
+        path: the folder of the run, which need not exist yet.
+        port: where to serve; 0 takes a free port.
+
+    Raises:
+        FedcanonError: the port cannot be used.
     """
     with explained(f"cannot serve a page on port {port}"):
-        server = _Server(path, port)
+        server = _Server(Path(path), port)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         yield f"http://{HOST}:{server.server_port}"
