@@ -61,7 +61,13 @@ def require_step(what: str, step: Step) -> None:
 
 @dataclass(frozen=True)
 class StepDecay(Schedule):
-    """A step size that falls by a factor every so many rounds: start · factor^⌊t / every⌋."""
+    """A step size that falls by a factor every so many rounds: start · factor^⌊t / every⌋.
+
+    Examples:
+        >>> beta = StepDecay(0.1, factor=0.5, every=10)
+        >>> [beta(t) for t in (0, 9, 10, 20)]
+        [0.1, 0.1, 0.05, 0.025]
+    """
 
     start: float
     factor: float = 0.1
@@ -81,6 +87,11 @@ class Cosine(Schedule):
     """A step size that falls from start to floor · start along half a cosine, and then stays there.
 
     start · (floor + (1 − floor) · (1 + cos(π · min(t / rounds, 1))) / 2).
+
+    Examples:
+        >>> beta = Cosine(1.0, rounds=100)
+        >>> [round(beta(t), 3) for t in (0, 50, 100, 200)]
+        [1.0, 0.505, 0.01, 0.01]
     """
 
     start: float
@@ -99,7 +110,13 @@ class Cosine(Schedule):
 
 @dataclass(frozen=True)
 class InverseTime(Schedule):
-    """A step size that falls like 1/t: start / (1 + t / period)."""
+    """A step size that falls like 1/t: start / (1 + t / period).
+
+    Examples:
+        >>> beta = InverseTime(0.1, period=20)
+        >>> [beta(t) for t in (0, 20, 60)]
+        [0.1, 0.05, 0.025]
+    """
 
     start: float
     period: float = 20.0

@@ -31,6 +31,12 @@ def curvature(
         rng: Draws the vector to begin with.
         iterations: The most iterations to make.
         tolerance: The relative change of the eigenvalue at which to stop.
+
+    Examples:
+        >>> from fedcanon.objectives import Quadratic
+        >>> f = Quadratic(torch.tensor([1.0, 3.0]), torch.zeros(2))
+        >>> round(curvature(f, torch.zeros(2), np.random.default_rng(0)), 2)
+        3.0
     """
 
     def gradient(point: Tensor) -> Tensor:

@@ -34,6 +34,20 @@ class Federation:
 
     Raises:
         FedcanonError: Some of these do not fit together; the message says which.
+
+    Examples:
+        Two clients that want 0 and 2; κ = 0.1 takes a tenth off their mean, 1.
+
+        >>> import torch
+        >>> from fedcanon import Federation, FedCanonPlus, Problem, Quadratic
+        >>> from fedcanon.penalties import L1
+        >>> clients = [Quadratic(torch.ones(1), torch.tensor([b])) for b in (0.0, 2.0)]
+        >>> problem = Problem(clients, start=torch.zeros(1))
+        >>> federation = Federation(problem, FedCanonPlus(0.5, 0.1, 5), L1(0.1))
+        >>> for _ in range(50):
+        ...     federation.step()
+        >>> federation.model
+        tensor([0.9000])
     """
 
     def __init__(

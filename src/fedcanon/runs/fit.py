@@ -37,6 +37,20 @@ def fit(
     one measurement to the next; a tolerance of 0 never stops it. An observer may stop it too.
 
     ``records`` are the measures of rounds done before, where a run goes on.
+
+    Examples:
+        >>> import torch
+        >>> from fedcanon import Federation, FedCanonPlus, Problem, Quadratic, fit
+        >>> from fedcanon.penalties import L1
+        >>> clients = [Quadratic(torch.ones(1), torch.tensor([b])) for b in (0.0, 2.0)]
+        >>> problem = Problem(clients, start=torch.zeros(1))
+        >>> federation = Federation(problem, FedCanonPlus(0.5, 0.1, 5), L1(0.1))
+        >>> result = fit(federation, rounds=100, gradient_tolerance=1e-3)
+        >>> result.stopped
+        '‖G‖ ≤ 0.001'
+        >>> result.history[["round", "objective"]].iloc[[0]]
+           round  objective
+        0      0        1.0
     """
     if rounds < 1 or evaluate_every < 1:
         raise FedcanonError("the number of rounds and evaluate.every must be at least 1.")

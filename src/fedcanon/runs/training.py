@@ -43,6 +43,14 @@ def train(
     ``settings`` change it: ``rounds=50``, ``algorithm={"beta": 0.05}``, ``penalty="l1"``. With a
     ``dataset`` the configuration's own is not loaded. With a ``folder`` the run is kept there and
     can be resumed, compared and loaded; without one it lives in memory.
+
+    Examples:
+        >>> import fedcanon
+        >>> result = fedcanon.train(rounds=2, model="linear", penalty="l1", clients={"count": 4})
+        >>> result.last.round
+        2
+        >>> result.model
+        Sequential(...)
     """
     config = make_config(config, settings)
     federation = build(config, dataset)
