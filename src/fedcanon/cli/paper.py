@@ -19,8 +19,7 @@ from fedcanon.cli.app import app, console, plain
 from fedcanon.cli.progress import progress_bar
 from fedcanon.errors import FedcanonError, RunStoppedError
 from fedcanon.paper.items import ITEMS
-from fedcanon.paper.outcome import Outcome, write
-from fedcanon.paper.scales import Scale
+from fedcanon.paper.outcome import Outcome, Scale, write
 from fedcanon.paper.trials import Trainer, Watch
 from fedcanon.runs.folder import runs_folder
 from fedcanon.runs.observers import Observer
@@ -81,7 +80,7 @@ def _reproduce(item: str, scale: Scale, folder: Path) -> None:
     written: list[Path] = []
     try:
         for outcome in ITEMS[item](scale, Trainer(folder / "runs", Bars())):
-            written = write(outcome, folder)
+            written = write(item, outcome, folder)
     except RunStoppedError:
         raise RunStoppedError("stopped: the same command goes on with what is missing.") from None
     _show(outcome)

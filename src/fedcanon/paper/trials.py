@@ -45,11 +45,19 @@ class Training:
     records: list[Record]
     diverged: str = ""
 
+    @property
+    def accuracies(self) -> list[float]:
+        """The test accuracy of every measurement."""
+        return [record.test["accuracy"] for record in self.records]
+
+    @property
+    def points(self) -> list[tuple[int, float, float]]:
+        """Round, training loss and test accuracy of every measurement."""
+        return [(r.round, r.loss, r.test["accuracy"]) for r in self.records]
+
     def accuracy(self, last: int = 1) -> float:
         """Mean test accuracy of the last measurements; 0 for a model that has diverged."""
-        if self.diverged:
-            return 0.0
-        return statistics.fmean(record.test["accuracy"] for record in self.records[-last:])
+        return 0.0 if self.diverged else statistics.fmean(self.accuracies[-last:])
 
 
 @dataclass(frozen=True)
