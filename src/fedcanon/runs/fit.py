@@ -14,6 +14,9 @@ from fedcanon.runs.observers import Observer
 from fedcanon.runs.result import Result
 from fedcanon.threads import one_thread
 
+ALL_ROUNDS = "all rounds done"
+"""Why a run ended that met no tolerance and was not stopped."""
+
 
 @one_thread()
 def fit(
@@ -110,7 +113,7 @@ def fit(
                 stopped = reason_to_stop()
             reasons = [observer.round(federation.rounds_done) for observer in observers]
             stopped = stopped or next(filter(None, reasons), None)
-        stopped = stopped or "all rounds done"
+        stopped = stopped or ALL_ROUNDS
         for observer in observers:
             observer.end(stopped)
     finally:

@@ -22,6 +22,7 @@ from fedcanon.penalties import Penalty
 from fedcanon.runs.build import assemble, build_problem, check_names
 from fedcanon.runs.config import Config, changed
 from fedcanon.runs.federation import Federation
+from fedcanon.runs.fit import ALL_ROUNDS
 from fedcanon.runs.measures import measure, stationarity_step
 from fedcanon.runs.model_file import save_model
 from fedcanon.runs.named import make_dataset, make_penalty
@@ -35,9 +36,6 @@ from fedcanon.search.search_folder import Question, opened
 from fedcanon.search.selection import Selection, bic, hold_out
 
 TABLE, SELECTED = "path.csv", "selected.toml"
-
-_NO_MORE = "all rounds done"
-"""How a fit says that it ended without meeting a tolerance."""
 
 Watch = Callable[[int, int], AbstractContextManager[Observer]]
 """Gives an observer for the fit of the model with this number, and is told how many there are."""
@@ -87,7 +85,7 @@ class FollowedPath:
     @property
     def unfinished(self) -> list[int]:
         """The numbers of the models that met no tolerance before their rounds ended."""
-        return [number for number, point in enumerate(self.points) if point.stopped == _NO_MORE]
+        return [number for number, point in enumerate(self.points) if point.stopped == ALL_ROUNDS]
 
     def parameters(self, number: int) -> Parameters:
         """The model of a point."""
