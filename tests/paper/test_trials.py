@@ -125,7 +125,7 @@ def test_tuning_never_sees_the_test_samples(tmp_path):
 
 
 def clients(config, dataset):
-    whole, parts = spread(config, dataset)
+    whole, parts = divide_dataset(config, dataset)
     return [whole.train.take(part) for part in parts]
 
 
