@@ -35,7 +35,21 @@ def fit(
 
     Measures are taken before the first round, after every ``evaluate_every`` rounds and at the end.
 
-    ``records`` are the measures of rounds done before, where a run goes on.
+    Args:
+        federation: The federation, whose processes are ended at the end.
+        rounds: The number of rounds, including those done before.
+        evaluate_every: Rounds between two measurements.
+        gradient: Whether to measure ‖G^a‖, see ``Record``; None does so if the problem is small.
+        gradient_step: The step a; None chooses it from the penalty.
+        gradient_tolerance: Stop when ‖G^a‖ is at most this; 0 never stops.
+        objective_tolerance: Stop when φ = f + h has changed by at most this, relatively, between
+            two measurements; 0 never stops.
+        records: The records of earlier rounds, if a run is resumed.
+        observers: Are informed of what happens, and may stop the run.
+
+    Raises:
+        DivergenceError: The loss is not finite any more.
+        FedcanonError: A setting has a mistake.
 
     Examples:
         >>> import torch
