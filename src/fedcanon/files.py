@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Annotated, TypeVar
 
+from filelock import FileLock, Timeout
 from pydantic import Field, TypeAdapter, ValidationError
 
 from fedcanon.errors import FedcanonError
@@ -84,6 +85,23 @@ def new_folder(path: Path) -> Iterator[Path]:
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
+
+
+def lock_of(folder: Path) -> FileLock:
+    """The lock that a process at work in a folder holds."""
+    if not folder.is_dir():  # taking the lock would make it
+        raise FedcanonError(f"the folder {folder} is gone: put it back, or begin anew.")
+    return FileLock(folder / ".lock")
+
+
+@contextmanager
+def locked(folder: Path, refusal: str) -> Iterator[None]:
+    """Keep other processes out of a folder; if one is at work there, raise ``refusal``."""
+    try:
+        with lock_of(folder).acquire(blocking=False):
+            yield
+    except Timeout:
+        raise FedcanonError(refusal) from None
 
 
 @contextmanager

@@ -1,8 +1,9 @@
-"""The application: what all commands share."""
+"""What all commands share: the application, the console, options, tables."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,7 @@ import torch
 import typer
 from rich.console import Console
 from rich.markup import escape
+from rich.table import Table
 
 from fedcanon import __version__
 from fedcanon.errors import FedcanonError
@@ -19,7 +21,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-console = Console()
+console = Console(highlight=False)
 
 ConfigFile = Annotated[
     Path | None, typer.Argument(help="TOML file; the default run without one.", show_default=False)
@@ -36,9 +38,19 @@ def plain(text: object) -> str:
     return escape("".join(letters))
 
 
+def table_of(*texts: str, numbers: Sequence[str] = ()) -> Table:
+    """An empty table with columns of text and, behind them, columns of numbers."""
+    table = Table(box=None, padding=(0, 1), header_style="dim")
+    for name in texts:
+        table.add_column(plain(name), overflow="fold")
+    for name in numbers:
+        table.add_column(plain(name), justify="right", no_wrap=True)
+    return table
+
+
 def _show_version(wanted: bool) -> None:
     if wanted:
-        console.print(f"fedcanon {__version__}", highlight=False)
+        console.print(f"fedcanon {__version__}")
         raise typer.Exit
 
 
@@ -53,12 +65,12 @@ def common(
 
 
 def main() -> None:
-    """Run the command line; a user's mistake ends with one message and exit code 2."""
+    """Run the command line; a user's mistake ends it with a message and exit code 2."""
     # One thread gives the same bits on every machine and does not stall when cores are busy.
     torch.set_num_threads(1)
     try:
         app()
     except FedcanonError as error:
         message = f"[bold red]error:[/] {plain(error)}"
-        Console(stderr=True).print(message, highlight=False, soft_wrap=True)
+        Console(stderr=True, highlight=False).print(message, soft_wrap=True)
         sys.exit(2)

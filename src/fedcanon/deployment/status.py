@@ -6,13 +6,11 @@ in ``leaving`` says that the client of this number leaves for good.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections import deque
-from dataclasses import asdict
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from pydantic import TypeAdapter
 
@@ -27,13 +25,42 @@ _FILE = "deployment.json"
 _LEAVING = "leaving"
 
 
+@dataclass
+class RoundTimes:
+    """How many rounds there were, and the seconds that they and their slowest clients took."""
+
+    count: int = 0
+    seconds: float = 0.0
+    client_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What ``deployment.json`` tells after ``round`` rounds.
+
+    ``keeper`` says who keeps the clients' states, the server or the clients; ``present`` are the
+    clients that are there. Times and traffic are those since the server was started.
+    """
+
+    round: int
+    keeper: str
+    present: dict[int, Presence]
+    books: Books
+    since_start: RoundTimes
+    traffic: Traffic
+    events: list[str] = field(default_factory=list)
+
+
+_SITUATION = TypeAdapter(Situation)
+
+
 class Status:
     """The server's side: it writes what happens, and reads who is to leave."""
 
     def __init__(self) -> None:
         self.folder: Path | None = None
         self._events = deque[str](maxlen=30)
-        self._rounds = {"count": 0, "seconds": 0.0, "client_seconds": 0.0}
+        self._times = RoundTimes()
         self._traffic = Traffic()
 
     def note(self, event: str) -> None:
@@ -46,25 +73,18 @@ class Status:
 
     def took(self, seconds: float, client_seconds: float, traffic: Traffic) -> None:
         """A round took so long, of which the slowest client's own work."""
-        self._rounds["count"] += 1
-        self._rounds["seconds"] += seconds
-        self._rounds["client_seconds"] += client_seconds
+        self._times.count += 1
+        self._times.seconds += seconds
+        self._times.client_seconds += client_seconds
         self._traffic += traffic
 
     def write(self, books: Books, t: int, keeper: str, present: dict[int, Presence]) -> None:
         """Tell how things stand after ``t`` rounds."""
         if self.folder is None:
             return
-        content = {
-            "round": t,
-            "keeper": keeper,
-            "present": {client: asdict(presence) for client, presence in present.items()},
-            "books": books.state(),
-            "since_start": self._rounds,
-            "traffic": asdict(self._traffic),
-            "events": list(self._events),
-        }
-        write_whole(self.folder / _FILE, json.dumps(content, indent=1))
+        events = list(self._events)
+        content = Situation(t, keeper, present, books, self._times, self._traffic, events)
+        write_whole(self.folder / _FILE, _SITUATION.dump_json(content, indent=1).decode())
 
     def leaving(self) -> set[int]:
         """The clients that are to leave for good."""
@@ -74,9 +94,9 @@ class Status:
         return {int(name) for name in asked if name.isdecimal()}
 
 
-def read_status(folder: Path) -> dict[str, Any] | None:
-    """What the server has told last; None where there is nothing yet."""
-    return read_json(folder / _FILE, TypeAdapter(dict[str, Any]))
+def read_status(folder: Path) -> Situation | None:
+    """What the server wrote last into the folder of a run; None if it has not done a round."""
+    return read_json(folder / _FILE, _SITUATION)
 
 
 def ask_to_leave(folder: Path, client: int) -> None:

@@ -27,7 +27,7 @@ COLOURS = ("#3b5bdb", "#e8590c", "#2b8a3e", "#c2255c", "#0c8599", "#f08c00", "#5
 
 
 class Against(StrEnum):
-    """What curves are drawn against."""
+    """The horizontal axis of a picture of runs."""
 
     rounds = "rounds"
     bytes = "bytes"
@@ -37,7 +37,13 @@ class Against(StrEnum):
 def plot_histories(
     histories: Mapping[str, Sequence[Record]], title: str, against: Against = Against.rounds
 ) -> Figure:
-    """Objective, accuracy, sparsity and stationarity of labelled runs, as far as measured."""
+    """Draw objective, accuracy, sparsity and stationarity of some runs, as far as measured.
+
+    Args:
+        histories: the measures of each run, by its label.
+        title: the title of the picture.
+        against: the horizontal axis.
+    """
     tables = {label: [r.flat() for r in history] for label, history in histories.items()}
     shown = [n for n in PANELS if any(rows[-1].get(n) is not None for rows in tables.values())]
     legend_rows = -(-len(tables) // 4) if len(tables) > 1 else 0
@@ -70,7 +76,7 @@ def _position(row: dict[str, Any], against: Against) -> float:
 
 
 def _styles() -> Iterator[dict[str, Any]]:
-    """Colours that the colour-blind can tell apart, and then the same with dashes."""
+    """Eight colours that the colour-blind can tell apart, then the same with dashed lines."""
     for dashes in ("-", "--", ":", "-."):
         for colour in COLOURS:
             yield {"color": colour, "linestyle": dashes}

@@ -1,4 +1,4 @@
-"""What a sweep looks for."""
+"""What makes one run of a sweep better than another."""
 
 from __future__ import annotations
 
@@ -12,17 +12,26 @@ from fedcanon.errors import FedcanonError
 
 @dataclass(frozen=True)
 class Goal:
-    """A measure at the end of a run, and whether more of it is better."""
+    """A measure at the end of a run that is to be small, or large if ``maximise`` is set.
+
+    Args:
+        measure: its name in the history, such as "objective" or "accuracy".
+        maximise: whether larger values are better.
+    """
 
     measure: str = "objective"
     maximise: bool = False
 
     def of(self, measures: Mapping[str, Any]) -> float:
-        """The measure's value among these; one that is not there or not finite is refused."""
+        """The value of the measure among all measures of a run.
+
+        Raises:
+            FedcanonError: it was not measured, or is not finite.
+        """
         value = measures.get(self.measure)
         if value is None:
             raise FedcanonError(
-                f"the run has not measured {self.measure}: look for another measure, or turn it "
+                f"the run has not measured {self.measure}: use another measure, or turn this one "
                 "on under [evaluate]."
             )
         if not math.isfinite(value):

@@ -18,14 +18,18 @@ from fedcanon.runs.config import Config, parse_value
 from fedcanon.runs.measures import stationarity_step
 
 COUNT, SPAN = 20, 1e-3
-"""An automatic path has so many values, from the largest that matters down to this part of it."""
+"""How many values an automatic path has, and the ratio of its last value to its first."""
 
 _LARGEST = 2.0**40
-"""A κ up to which a smooth penalty leaves weights other than zero, in double precision."""
+"""The largest κ that is tried: a smooth penalty may leave weights other than zero at any κ."""
 
 
 def parse_kappas(text: str) -> tuple[float, ...]:
-    """Read ``first:last:count``, evenly spaced in magnitude."""
+    """Read ``first:last:count``: so many values with equal ratios between neighbours.
+
+    Raises:
+        FedcanonError: the text has another form.
+    """
     parts = [parse_value(part) for part in text.split(":")]
     numbers = [part for part in parts if isinstance(part, int | float) and part > 0]
     if len(parts) != 3 or len(numbers) != 3 or not isinstance(parts[2], int) or parts[2] < 2:
@@ -37,7 +41,15 @@ def parse_kappas(text: str) -> tuple[float, ...]:
 
 
 def automatic_kappas(problem: Problem, penalty_at: Callable[[float], Penalty]) -> tuple[float, ...]:
-    """From the smallest κ at which all penalised weights are zero down to a thousandth of it."""
+    """20 values from the smallest κ at which all penalised weights are zero to a thousandth of it.
+
+    Args:
+        problem: the loss f.
+        penalty_at: makes the penalty for a κ.
+
+    Raises:
+        FedcanonError: there is no such κ, or the model is a network, which cannot start there.
+    """
     if is_deep(problem):
         raise FedcanonError(
             "a network cannot leave the point where all its weights are zero, so its path cannot "
@@ -53,7 +65,7 @@ def is_deep(problem: Problem) -> bool:
 
 
 def require_kappa(config: Config) -> None:
-    """Refuse a penalty that has no κ of its own."""
+    """Raise a FedcanonError if the penalty of a configuration has no κ."""
     name = config.penalty.get("name")
     entry = PENALTIES.get(str(name))
     if entry is not None and "kappa" not in inspect.signature(entry).parameters:
@@ -67,10 +79,18 @@ def require_kappa(config: Config) -> None:
 
 
 def largest_kappa(problem: Problem, penalty_at: Callable[[float], Penalty]) -> float:
-    """The smallest κ at which zero weights are stationary, with all else at its best.
+    """The smallest κ at which it is stationary that all penalised weights are zero.
 
-    There 0 = prox_{ah}(0 − a∇f), which the penalty itself decides: for ℓ1 it means κ ≥ max |∇f|,
-    for groups of weights the largest norm of a group's gradient, and so on.
+    The weights without a penalty, such as biases, minimise f there. Zero is stationary if
+    0 = prox_{ah}(0 − a∇f): for ℓ1 this means κ ≥ max |∇f|, for groups of weights that κ is at
+    least the largest norm of a group's gradient, and so on. κ is found by bisection.
+
+    Args:
+        problem: the loss f.
+        penalty_at: makes the penalty for a κ.
+
+    Raises:
+        FedcanonError: the gradient is zero, or no κ makes all weights zero.
     """
     gradient = _gradient_at_zero(problem, penalty_at(1.0)).double()
     if not any(bool(part.any()) for part in penalty_at(1.0).penalised(gradient)):
@@ -90,7 +110,7 @@ def largest_kappa(problem: Problem, penalty_at: Callable[[float], Penalty]) -> f
     while all_zero(high / 2):
         high /= 2
     low = high / 2
-    for _ in range(30):  # to the last digits of single precision
+    for _ in range(30):  # down to the rounding errors of single precision
         middle = (low * high) ** 0.5
         low, high = (low, middle) if all_zero(middle) else (middle, high)
     return high

@@ -28,20 +28,24 @@ from fedcanon.runs.observers import Observer
 from fedcanon.runs.training import MODEL, fit_as
 from fedcanon.search.kappas import automatic_kappas, is_deep, require_kappa
 from fedcanon.search.point import Parameters, Point, keep_point, load_point
-from fedcanon.search.search_folder import Question, opened
+from fedcanon.search.search_folder import SearchIdentity, open_search
 from fedcanon.search.selection import Selection, bic, hold_out
 
 TABLE, SELECTED = "path.csv", "selected.toml"
 
-Watch = Callable[[int, int], AbstractContextManager[Observer]]
-"""Gives an observer for the run of one number, of so many."""
+WatchRun = Callable[[int, int], AbstractContextManager[Observer]]
+"""Gives an observer for a run, from its number (counted from 0) and the number of runs."""
 
 
 @dataclass(frozen=True)
 class PathSearch:
-    """What is asked: the models of a configuration along these κ, and which of them is taken.
+    """A path to compute: a model for each κ, of which one is selected.
 
-    Without ``kappas`` the path begins where all weights are zero.
+    Args:
+        config: the configuration of all runs, except for their κ.
+        selection: how a model is selected.
+        kappas: the values of κ in their order; None for 20 values from the smallest one at which
+            all weights are zero downwards.
     """
 
     config: Config
@@ -49,8 +53,8 @@ class PathSearch:
     kappas: tuple[float, ...] | None = None
 
     @property
-    def question(self) -> Question:
-        """What must be the same for a path to go on."""
+    def identity(self) -> SearchIdentity:
+        """Everything that decides what the models are."""
         return {
             "configuration": self.config.model_dump(),
             "selection": asdict(self.selection),
@@ -60,7 +64,11 @@ class PathSearch:
 
 @dataclass(frozen=True)
 class FollowedPath:
-    """The points of a path in its folder, and the number of the one that was taken."""
+    """A path that has been computed.
+
+    ``points`` are in the order of the κ, ``chosen`` is the number of the one that was selected,
+    and ``penalty`` tells which weights are penalised.
+    """
 
     folder: Path
     points: Sequence[Point]
@@ -68,7 +76,7 @@ class FollowedPath:
     penalty: Penalty
 
     def parameters(self, number: int) -> Parameters:
-        """The model of a point."""
+        """The model of the point with this number."""
         found = load_point(self.folder, number, torch.device("cpu"))
         if found is None:
             raise FedcanonError(f"the model number {number} in {self.folder} is damaged or gone.")
@@ -81,21 +89,29 @@ class FollowedPath:
         return torch.stack([torch.cat(row) for row in rows]).numpy()
 
 
-def follow(search: PathSearch, folder: Path, watch: Watch) -> FollowedPath:
-    """Fit what is missing of a path in its folder, and choose a model.
+def follow(search: PathSearch, folder: Path, watch: WatchRun) -> FollowedPath:
+    """Train the models of a path that its folder does not have yet, and select one.
 
-    The model of one κ is the start for the next. Nothing else is carried over: the variables of a
-    method belong to its penalty and the steps it has made, but a start is right for every method.
+    The model for one κ is the starting point for the next. The control variables of a method are
+    not carried over: they depend on the penalty, while every method may start at any point.
+
+    Args:
+        search: the path.
+        folder: where its points, its table and the selected model are kept.
+        watch: gives an observer for each run.
+
+    Raises:
+        FedcanonError: a setting is wrong, a run diverged, or the folder holds another search.
     """
     require_kappa(search.config)
     check_names(search.config)
     problem, validation = _problems(search)
     configs = _configs(search, problem)
-    for config in configs:  # refuses what cannot run before anything is kept
+    for config in configs:  # shows mistakes before anything is written
         federation = assemble(config, problem)
         federation.penalty.check_step(federation.algorithm.prox_step(config.rounds))
     points: list[Point] = []
-    with opened(folder, search.question):
+    with open_search(folder, search.identity):
         for number, config in enumerate(configs):
             fitted = load_point(folder, number, problem.start.device)
             if fitted is None:
@@ -117,7 +133,7 @@ def follow(search: PathSearch, folder: Path, watch: Watch) -> FollowedPath:
 
 
 def _problems(search: PathSearch) -> tuple[Problem, Problem | None]:
-    """The problem to solve, and one of the samples held out where the selection needs them."""
+    """The problem to solve; and, if the selection needs it, one with the samples held out."""
     config = search.config
     dataset = make_dataset(config.data.source)
     if search.selection.kind != "validation":
@@ -129,7 +145,7 @@ def _problems(search: PathSearch) -> tuple[Problem, Problem | None]:
 
 
 def _configs(search: PathSearch, problem: Problem) -> list[Config]:
-    """The configuration for each κ, with one estimate of the smoothness for all."""
+    """The configuration for each κ; steps that are "auto" come from one estimate of L."""
 
     def penalty_at(kappa: float) -> Penalty:
         return make_penalty({**search.config.penalty, "kappa": kappa}, problem.layout)
@@ -172,7 +188,10 @@ def _fit(
 
 
 def _refuse_a_dead_start(problem: Problem, points: Sequence[Point], configs: list[Config]) -> None:
-    """Refuse to go on to a weaker penalty from a network that cannot come back to life."""
+    """Raise a FedcanonError if a network has only zeros and the next penalty is weaker.
+
+    Its gradient is zero there, so that no training would change it.
+    """
     last, rest = points[-1], configs[len(points) :]
     if is_deep(problem) and not last.nonzeros and rest and rest[0].penalty["kappa"] < last.kappa:
         raise FedcanonError(

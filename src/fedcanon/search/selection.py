@@ -1,4 +1,4 @@
-"""Which model of a path is taken."""
+"""How a model of a path is selected."""
 
 from __future__ import annotations
 
@@ -18,26 +18,35 @@ from fedcanon.runs.config import parse_value
 from fedcanon.search.point import Point
 
 HELD_OUT = 0.2
-"""The share of the training samples that validation keeps for itself."""
+"""The share of the training samples on which models are validated."""
 
-Kind = Literal["validation", "bic", "sparsity"]
+Criterion = Literal["validation", "bic", "sparsity"]
 
 
 @dataclass(frozen=True)
 class Selection:
-    """By the loss on samples held out, by BIC, or by the fraction of zeros that is wanted."""
+    """How a model is selected.
 
-    kind: Kind = "validation"
+    "validation" takes the model with the smallest loss on samples that were held out, "bic" the
+    one with the smallest BIC, and "sparsity" the one with the smallest training loss among those
+    whose fraction of zeros is at least ``target``.
+    """
+
+    kind: Criterion = "validation"
     target: float = 0.0
 
     @property
     def label(self) -> str:
-        """The criterion in words; what a sparse enough model is chosen by is its loss."""
+        """What the selection makes small, in words."""
         names = {"validation": "validation loss", "bic": "BIC", "sparsity": "loss"}
         return names[self.kind]
 
     def best(self, points: Sequence[Point]) -> int:
-        """The number of the model that is taken: the smallest criterion of those allowed."""
+        """The number of the model that is selected.
+
+        Raises:
+            FedcanonError: no model has enough zeros.
+        """
         allowed = [k for k, point in enumerate(points) if point.record.sparsity >= self.target]
         if not allowed:
             most = max(point.record.sparsity for point in points)
@@ -49,7 +58,11 @@ class Selection:
 
 
 def parse_selection(text: str) -> Selection:
-    """Read ``validation``, ``bic`` or ``sparsity:0.9``."""
+    """Read ``validation``, ``bic`` or ``sparsity:0.9``.
+
+    Raises:
+        FedcanonError: the text is none of these.
+    """
     name, _, rest = text.partition(":")
     target = parse_value(rest)
     if name == "sparsity" and isinstance(target, int | float) and 0 <= target <= 1:
@@ -64,7 +77,7 @@ def parse_selection(text: str) -> Selection:
 
 
 def hold_out(dataset: Dataset, seed: int) -> tuple[Dataset, Split]:
-    """The dataset without a fifth of its training samples, and these."""
+    """Split off a random fifth of the training samples: the smaller dataset, and the fifth."""
     from sklearn.model_selection import train_test_split  # takes a second to import
 
     rows = np.arange(len(dataset.train))
@@ -74,7 +87,7 @@ def hold_out(dataset: Dataset, seed: int) -> tuple[Dataset, Split]:
 
 
 def bic(problem: Problem, z: Tensor) -> float:
-    """2·(sum of all losses) + d·log m over all m samples, with d the number of non-zeros."""
+    """BIC = 2·(sum of the losses of m samples) + d·log m, where d entries of z are not 0."""
     losses = problem.losses(z)
     samples = [client.samples for client in problem.clients]
     total = sum(count * loss for count, loss in zip(samples, losses, strict=True))

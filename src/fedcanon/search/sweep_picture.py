@@ -1,4 +1,4 @@
-"""The picture of a sweep: the value of every trial against each setting."""
+"""The picture of a sweep: what every trial reached, against each setting."""
 
 from __future__ import annotations
 
@@ -13,14 +13,21 @@ from fedcanon.report.plots import COLOURS, PANELS
 from fedcanon.runs.config import parse_value
 from fedcanon.search.space import Choices, Range
 from fedcanon.search.sweep import Sweep
-from fedcanon.search.trials import State, Trial
+from fedcanon.search.trials import Trial, TrialStatus
 
 _COLUMNS = 3
 _BLUE, _ORANGE, _RED = COLOURS[0], COLOURS[1], COLOURS[3]
 
 
 def plot_sweep(sweep: Sweep, trials: Sequence[Trial], best: Trial, title: str) -> Figure:
-    """A panel for each setting: values with their deviations, the best trial, failures below."""
+    """Draw a panel for each setting that is varied.
+
+    Args:
+        sweep: the sweep.
+        trials: all its trials; failed ones are marked at the bottom of a panel.
+        best: the best of them, which is marked.
+        title: the title of the picture.
+    """
     axes_of = dict(sweep.space.axes) or {"": Choices(("",))}
     columns = min(_COLUMNS, len(axes_of))
     rows = -(-len(axes_of) // columns)
@@ -54,7 +61,7 @@ def _draw(
         axes.errorbar(places(group), means, spread, elinewidth=1, linestyle="none", **style)
 
     others = [trial for trial in trials if trial.values and trial != best]
-    failed = [trial for trial in trials if trial.state is State.failed]
+    failed = [trial for trial in trials if trial.state is TrialStatus.failed]
     if others:
         points(others, fmt="o", color=_BLUE, alpha=0.6, markersize=5, label="trial")
     points([best], fmt="*", color=_ORANGE, markersize=13, zorder=3, label="best")
@@ -68,7 +75,7 @@ def _draw(
 
 
 def _scale(axes: Axes, axis: Choices | Range) -> dict[Any, float]:
-    """Prepare the horizontal axis; where each listed value lies on it."""
+    """Set up the horizontal axis for a setting, and say where each of its listed values lies."""
     if isinstance(axis, Range):
         if axis.log:
             axes.set_xscale("log")
