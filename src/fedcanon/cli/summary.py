@@ -17,13 +17,13 @@ from fedcanon.runs.config import Config
 
 
 def headline(config: Config, federation: Federation) -> str:
-    """Method, compression if there is any, penalty and problem, a line each."""
+    """What a run does: lines on its method, its compression if any, its penalty and its problem."""
     method = method_of(resolved(config, federation))
     return "\n".join([*method, problem_headline(config, federation)])
 
 
 def problem_headline(config: Config, federation: Federation) -> str:
-    """Penalty and problem, a line each."""
+    """A line on the penalty, and one on data, clients and model."""
     data = federation.problem.data or config.data
     return (
         f"{described(resolved(config, federation).penalty)}\n"
@@ -33,7 +33,13 @@ def problem_headline(config: Config, federation: Federation) -> str:
 
 
 def summary(records: list[Record], stopped: str, config: Config) -> Table:
-    """What a run reached and what it cost."""
+    """A table of what a run reached and what it cost.
+
+    Args:
+        records: Its measures.
+        stopped: Why it ended.
+        config: Its configuration.
+    """
     last, cost = records[-1], records[-1].cost
     rows = {
         "rounds": f"{last.round} ({stopped})",

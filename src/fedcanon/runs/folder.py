@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from datetime import datetime
 from itertools import chain, count
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated
 
 import tomli_w
-from filelock import FileLock, Timeout
+from filelock import Timeout
 from pydantic import AfterValidator, BaseModel, ConfigDict, TypeAdapter
 
 from fedcanon.checkpoint import Checkpoints
@@ -22,6 +22,8 @@ from fedcanon.errors import FedcanonError
 from fedcanon.files import (
     Count,
     explained,
+    lock_of,
+    locked,
     make_durable,
     read_json,
     read_json_lines,
@@ -175,7 +177,7 @@ class RunFolder:
         if self.result is not None:
             return "finished"
         try:
-            with self._lock().acquire(blocking=False):
+            with lock_of(self.path).acquire(blocking=False):
                 return "interrupted"
         except Timeout:
             return "running"
@@ -217,25 +219,14 @@ class RunFolder:
         last = records[-1].flat()
         self._write("result.json", json.dumps({"stopped": stopped, **last}, indent=2))
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self) -> AbstractContextManager[None]:
         """Prevent other processes from working on this run at the same time.
 
         Raises:
             FedcanonError: Another process works on it already.
         """
-        try:
-            with self._lock().acquire(blocking=False):
-                yield
-        except Timeout:
-            raise FedcanonError(
-                f"the run {self.name} is going on in another process: wait for its end, or stop it."
-            ) from None
-
-    def _lock(self) -> FileLock:
-        if not self.path.is_dir():  # FileLock would make the folder
-            raise FedcanonError(f"there is no folder {self.path}: restore it, or begin a new run.")
-        return FileLock(self.path / ".lock")
+        going_on = f"the run {self.name} is going on in another process"
+        return locked(self.path, f"{going_on}: wait for its end, or stop it.")
 
     def _write(self, name: str, text: str) -> None:
         write_whole(self.path / name, text)

@@ -86,7 +86,7 @@ def check_writable(path: str | Path) -> None:
     """Refuse a picture that could not be written, before the work that it would show.
 
     Raises:
-        FedcanonError: the name does not end in a format of pictures, or there is no such folder.
+        FedcanonError: The name does not end in a format of pictures, or there is no such folder.
     """
     path = Path(path)
     endings = sorted(FigureCanvasBase.get_supported_filetypes())
@@ -102,7 +102,7 @@ def save(figure: Figure, path: str | Path) -> None:
     """Write a figure in the format that the file's ending names.
 
     Raises:
-        FedcanonError: the picture cannot be written there.
+        FedcanonError: The picture cannot be written there.
     """
     check_writable(path)
     with explained(f"cannot write the picture {path}"):

@@ -1,4 +1,4 @@
-"""What a sweep looks for."""
+"""What makes one run of a sweep better than another."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Goal:
         value = measures.get(self.measure)
         if value is None:
             raise FedcanonError(
-                f"the run has not measured {self.measure}: look for another measure, or turn it "
+                f"the run has not measured {self.measure}: use another measure, or turn this one "
                 "on under [evaluate]."
             )
         if not math.isfinite(value):

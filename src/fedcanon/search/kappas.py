@@ -113,7 +113,7 @@ def largest_kappa(problem: Problem, penalty_at: Callable[[float], Penalty]) -> f
     while all_zero(high / 2):
         high /= 2
     low = high / 2
-    for _ in range(30):  # to the last digits of single precision
+    for _ in range(30):  # down to the rounding errors of single precision
         middle = (low * high) ** 0.5
         low, high = (low, middle) if all_zero(middle) else (middle, high)
     return high
@@ -123,7 +123,7 @@ def null_model(problem: Problem, penalty: Penalty) -> Tensor:
     """The model whose penalised weights are zero, while what carries no penalty minimises f.
 
     Args:
-        problem: f, and the start from which biases and unpenalised weights are looked for.
+        problem: F, and the start from which biases and unpenalised weights are looked for.
         penalty: It says which weights are penalised.
     """
     x = problem.start.clone()

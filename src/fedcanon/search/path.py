@@ -32,12 +32,12 @@ from fedcanon.runs.steps import AUTO, estimated_smoothness, with_steps
 from fedcanon.runs.training import MODEL, fit_as
 from fedcanon.search.kappas import automatic_kappas, is_deep, null_model, require_kappa
 from fedcanon.search.point import Parameters, Point, keep_point, load_point
-from fedcanon.search.search_folder import Question, opened
+from fedcanon.search.search_folder import SearchIdentity, open_search
 from fedcanon.search.selection import Selection, bic, hold_out
 
 TABLE, SELECTED = "path.csv", "selected.toml"
 
-Watch = Callable[[int, int], AbstractContextManager[Observer]]
+WatchRun = Callable[[int, int], AbstractContextManager[Observer]]
 """Gives an observer for the fit of the model with this number, and is told how many there are."""
 
 
@@ -57,7 +57,7 @@ class PathSearch:
     kappas: tuple[float, ...] | None = None
 
     @property
-    def question(self) -> Question:
+    def identity(self) -> SearchIdentity:
         """What must be the same for a path that was interrupted to go on in its folder."""
         return {
             "configuration": self.config.model_dump(),
@@ -88,7 +88,7 @@ class FollowedPath:
         return [number for number, point in enumerate(self.points) if point.stopped == ALL_ROUNDS]
 
     def parameters(self, number: int) -> Parameters:
-        """The model of a point."""
+        """The model of the point with this number."""
         found = load_point(self.folder, number, torch.device("cpu"))
         if found is None:
             raise FedcanonError(f"the model number {number} in {self.folder} is damaged or gone.")
@@ -101,8 +101,8 @@ class FollowedPath:
         return torch.stack([torch.cat(row) for row in rows]).numpy()
 
 
-def follow(search: PathSearch, folder: Path, watch: Watch) -> FollowedPath:
-    """Fit what is missing of a path in its folder, and choose a model.
+def follow(search: PathSearch, folder: Path, watch: WatchRun) -> FollowedPath:
+    """Train the models of a path that its folder does not have yet, and select one.
 
     The model of one κ is the start for the next. Nothing else is carried over: the variables of a
     method belong to its penalty and the steps it has made, but a start is right for every method.
@@ -128,7 +128,7 @@ def follow(search: PathSearch, folder: Path, watch: Watch) -> FollowedPath:
         federation = assemble(config, problem)
         federation.penalty.check_step(federation.algorithm.prox_step(config.rounds))
     points: list[Point] = []
-    with opened(folder, search.question):
+    with open_search(folder, search.identity):
         for number, config in enumerate(configs):
             fitted = load_point(folder, number, problem.start.device)
             if fitted is None:
@@ -155,7 +155,7 @@ def follow(search: PathSearch, folder: Path, watch: Watch) -> FollowedPath:
 
 
 def _problems(search: PathSearch) -> tuple[Problem, Problem | None]:
-    """The problem to solve, and one of the samples held out where the selection needs them."""
+    """The problem to solve; and, if the selection needs it, one with the samples held out."""
     config = search.config
     dataset = make_dataset(config.data.source)
     if search.selection.kind != "validation":
@@ -167,7 +167,7 @@ def _problems(search: PathSearch) -> tuple[Problem, Problem | None]:
 
 
 def _configs(search: PathSearch, problem: Problem) -> list[Config]:
-    """The configuration for each κ, with one estimate of the smoothness for all."""
+    """The configuration for each κ; steps that are "auto" come from one estimate of L."""
 
     def penalty_at(kappa: float) -> Penalty:
         return make_penalty({**search.config.penalty, "kappa": kappa}, problem.layout)
@@ -222,7 +222,10 @@ def _judged(
 
 
 def _refuse_a_dead_start(problem: Problem, points: Sequence[Point], configs: list[Config]) -> None:
-    """Refuse to go on to a weaker penalty from a network that cannot come back to life."""
+    """Raise a FedcanonError if a network has only zeros and the next penalty is weaker.
+
+    Its gradient is zero there, so that no training would change it.
+    """
     last, rest = points[-1], configs[len(points) :]
     if is_deep(problem) and not last.nonzeros and rest and rest[0].penalty["kappa"] < last.kappa:
         raise FedcanonError(

@@ -20,7 +20,7 @@ from fedcanon.search.point import Point
 HELD_OUT = 0.2
 """The share of the training samples that validation keeps for itself."""
 
-Kind = Literal["validation", "bic", "sparsity"]
+Criterion = Literal["validation", "bic", "sparsity"]
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Selection:
         target: The smallest fraction of zeros that a model may have.
     """
 
-    kind: Kind = "validation"
+    kind: Criterion = "validation"
     target: float = 0.0
 
     @property

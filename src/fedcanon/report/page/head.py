@@ -1,4 +1,4 @@
-"""The head of a page: what was run, and how far it is."""
+"""The head of a page: what was run, and how far it got."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from fedcanon.report.wording import described, different, duration
 from fedcanon.runs.config import CLIENTS_OWN, DEPLOYED, Config
 
 LISTED = 4
-"""Different methods, models, … that the head of a page lists."""
+"""The largest number of different methods, models, … that the head of a page lists."""
 PACE = 20
-"""Measures from which the pace of a run is taken."""
+"""How many of the last measures tell the speed of a run."""
 
 
 def title(groups: Sequence[Group]) -> str:
-    """Methods and data in one line."""
+    """The title of a page: its methods and data."""
     runs = [run for group in groups for run in group.runs]
     methods = different(str(run.config.algorithm["name"]) for run in runs)
     data = different(run.config.data.name for run in runs)
@@ -27,7 +27,7 @@ def title(groups: Sequence[Group]) -> str:
 
 
 def facts(groups: Sequence[Group]) -> dict[str, list[str]]:
-    """What was run, as short as it can be said; a line for each alternative."""
+    """What was run: data, model, penalty, …, with a line for each variant among the runs."""
     found = [facts_of(run.config, run.data) for group in groups for run in group.runs]
     lines = {name: different(run[name] for run in found) for name in found[0]}
     return {name: _shortened(own) for name, own in lines.items()} | {
@@ -62,7 +62,7 @@ def clients_of(config: Config) -> str:
 
 
 def progress(run: Run) -> dict[str, Any]:
-    """How far a run is, and how long the rest takes at the pace of the last rounds."""
+    """How many rounds of a run are done, and how long the rest will take at its present speed."""
     rounds, records = run.config.rounds, run.records
     done = records[-1].round if records else 0
     words = [f"round {done:,} of {rounds:,}"]
