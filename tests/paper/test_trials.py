@@ -11,7 +11,7 @@ from fedcanon.data import DATASETS
 from fedcanon.paper.trials import Trainer, Watch, portion, run_name
 from fedcanon.paper.tuning import Tuned, held_out, train_tuned, tune
 from fedcanon.runs import Observer
-from fedcanon.runs.build import spread
+from fedcanon.runs.build import divide_dataset
 from fedcanon.runs.config import changed, make_config
 from fedcanon.runs.folder import RunFolder
 
@@ -132,7 +132,7 @@ def test_tuning_never_sees_the_test_samples(tmp_path):
 
 
 def clients(config, dataset):
-    whole, parts = spread(config, dataset)
+    whole, parts = divide_dataset(config, dataset)
     return [whole.train.take(part) for part in parts]
 
 

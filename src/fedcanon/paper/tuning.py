@@ -14,7 +14,7 @@ import torch
 from fedcanon.data import Dataset
 from fedcanon.errors import FedcanonError
 from fedcanon.paper.trials import Trainer, Training
-from fedcanon.runs.build import spread
+from fedcanon.runs.build import divide_dataset
 from fedcanon.runs.config import Config, changed
 from fedcanon.search.selection import HELD_OUT
 
@@ -105,7 +105,7 @@ def held_out(config: Config, dataset: Dataset) -> Dataset:
     The users of the training samples are their clients, so that the partition "users" has the
     clients of the configuration.
     """
-    whole, parts = spread(config, dataset)
+    whole, parts = divide_dataset(config, dataset)
     generator = torch.Generator().manual_seed(config.seed)
     shuffled = [part[torch.randperm(len(part), generator=generator)] for part in parts]
     held = [part[: int(HELD_OUT * len(part))] for part in shuffled]

@@ -1,4 +1,4 @@
-"""What a run was made with."""
+"""A description of the machine and the software of a run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LIBRARIES = ("fedcanon", "torch", "numpy", "scipy", "scikit-learn", "numba")
 
 
 def environment() -> dict[str, Any]:
-    """Versions, hardware, the command and the commit of the working folder."""
+    """Return versions, hardware, the command, and the commit of the current folder."""
     return {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": sys.argv,
@@ -34,7 +34,7 @@ def environment() -> dict[str, Any]:
 
 
 def _commit(folder: Path) -> str | None:
-    """The commit that git names for the folder, marked where files have changed since."""
+    """Return the git commit of a folder, marked "dirty" if files have changed, or None."""
     try:
         found = subprocess.run(
             ["git", "describe", "--always", "--dirty", "--abbrev=40"],

@@ -1,4 +1,4 @@
-"""Pictures of runs."""
+"""Plots of the measures of runs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COLOURS = ("#3b5bdb", "#e8590c", "#2b8a3e", "#c2255c", "#0c8599", "#f08c00", "#5
 
 
 class Against(StrEnum):
-    """What curves are drawn against."""
+    """The quantity on the horizontal axis."""
 
     rounds = "rounds"
     bytes = "bytes"
@@ -35,7 +35,13 @@ class Against(StrEnum):
 def plot_histories(
     histories: Mapping[str, Sequence[Record]], title: str, against: Against = Against.rounds
 ) -> Figure:
-    """Objective, accuracy, sparsity and stationarity of labelled runs, as far as measured."""
+    """Plot objective, accuracy, sparsity and stationarity of several runs.
+
+    Args:
+        histories: The records of each run, by its label in the legend.
+        title: The title of the figure.
+        against: The quantity on the horizontal axis.
+    """
     tables = {label: [r.flat() for r in history] for label, history in histories.items()}
     shown = [n for n in PANELS if any(rows[-1].get(n) is not None for rows in tables.values())]
     legend_rows = -(-len(tables) // 4) if len(tables) > 1 else 0
@@ -68,14 +74,14 @@ def _position(row: dict[str, Any], against: Against) -> float:
 
 
 def _styles() -> Iterator[dict[str, Any]]:
-    """Colours that the colour-blind can tell apart, and then the same with dashes."""
+    """Yield line styles: colours that colour-blind people can distinguish, then with dashes."""
     for dashes in ("-", "--", ":", "-."):
         for colour in COLOURS:
             yield {"color": colour, "linestyle": dashes}
 
 
 def check_writable(path: Path) -> None:
-    """Refuse a picture that could not be written, before the work that it would show."""
+    """Raise a ``FedcanonError`` if a picture cannot be written; call this before long work."""
     endings = sorted(FigureCanvasBase.get_supported_filetypes())
     if path.suffix.removeprefix(".") not in endings:
         raise FedcanonError(
@@ -86,7 +92,7 @@ def check_writable(path: Path) -> None:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a figure in the format that the file's ending names."""
+    """Write a figure in the format of the file's ending; errors become a ``FedcanonError``."""
     try:
         figure.savefig(path, dpi=150)
     except (OSError, ValueError) as error:

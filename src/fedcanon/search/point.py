@@ -47,7 +47,7 @@ def load_point(folder: Path, number: int, device: torch.device) -> tuple[Point, 
     if state is None:
         return None
     row = state["point"]
-    point = Point(**{**row, "record": Record.of(row["record"])})
+    point = Point(**{**row, "record": Record.from_dict(row["record"])})
     return point, Parameters(**state["parameters"])
 
 
