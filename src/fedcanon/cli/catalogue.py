@@ -14,6 +14,7 @@ from fedcanon.cli.app import app, console, table_of
 from fedcanon.compression import COMPRESSORS
 from fedcanon.data import DATASETS
 from fedcanon.data.partition import PARTITIONS
+from fedcanon.objectives.losses import LOSSES
 from fedcanon.objectives.models import MODELS, Imported
 from fedcanon.penalties import PENALTIES
 
@@ -27,6 +28,7 @@ class Catalogue(StrEnum):
     models = "models"
     partitions = "partitions"
     compressors = "compressors"
+    losses = "losses"
 
 
 @app.command("list")
@@ -39,6 +41,7 @@ def list_(kind: Annotated[Catalogue, typer.Argument(help="What to list.")]) -> N
         Catalogue.models: {**MODELS, "package.module:factory": Imported},
         Catalogue.partitions: PARTITIONS,
         Catalogue.compressors: COMPRESSORS,
+        Catalogue.losses: LOSSES,
     }
     table = table_of("name", "what it is", "parameters")
     for name, entry in registries[kind].items():

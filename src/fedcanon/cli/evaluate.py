@@ -15,7 +15,7 @@ from fedcanon.export.evaluation import EvaluationByClass
 from fedcanon.export.evaluation import evaluate as evaluate_on
 from fedcanon.export.trained import Trained, trained
 from fedcanon.runs.config import parse_value
-from fedcanon.runs.named import make_dataset
+from fedcanon.runs.named import make_dataset, make_loss
 
 ROWS = 20
 """With more classes than this, the table has several blocks side by side."""
@@ -43,7 +43,8 @@ def evaluate(
     _require_fit(network, dataset)
     if data is None and not options:
         _require_own(network, dataset)
-    found = evaluate_on(network.module, dataset.test, dataset.classes)
+    loss = make_loss(network.run.config.loss)
+    found = evaluate_on(network.module, dataset.test, dataset.classes, loss)
     console.print(
         f"[bold]{plain(network.run.name)}[/] on {plain(dataset.name)} · {len(dataset.test):,} "
         f"test samples\nloss {found.loss:.4f} · accuracy {found.accuracy:.4f}\n",

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from fedcanon.data import Split
+from fedcanon.objectives.losses import Loss
 
 CHUNK = 1024
 """How many samples pass through a network at once."""
@@ -17,7 +19,7 @@ CHUNK = 1024
 class EvaluationByClass:
     """Loss and accuracy of a network.
 
-    ``loss`` is the mean cross-entropy; ``samples`` holds the number of samples of each class and
+    ``loss`` is the mean over the samples; ``samples`` holds the number of samples of each class and
     ``correct`` how many of them the network classified correctly.
     """
 
@@ -31,13 +33,16 @@ class EvaluationByClass:
         return float(self.correct.sum() / self.samples.sum())
 
 
-def evaluate(module: nn.Module, split: Split, classes: int) -> EvaluationByClass:
+def evaluate(
+    module: nn.Module, split: Split, classes: int, loss: Loss = functional.cross_entropy
+) -> EvaluationByClass:
     """Measure a network on some samples.
 
     Args:
         module: The network, in evaluation mode.
         split: The samples.
         classes: The number of classes.
+        loss: What is measured beside the accuracy.
     """
     parameter = next(module.parameters())
     inputs, targets = split.tensors(parameter.dtype, parameter.device)
@@ -49,7 +54,7 @@ def evaluate(module: nn.Module, split: Split, classes: int) -> EvaluationByClass
         scores = torch.cat([torch.zeros_like(scores), scores], 1)
     right = targets[scores.argmax(1) == targets]
     return EvaluationByClass(
-        float(nn.functional.cross_entropy(scores, targets)),
+        float(loss(scores, targets)),
         targets.bincount(minlength=classes),
         right.bincount(minlength=classes),
     )

@@ -212,9 +212,9 @@ def _module_problem(
         torch.manual_seed(torch_seed(config.seed, Purpose.MODEL))
         module = model.build(dataset.shape, dataset.classes).to(device, dtype)
         smallest = inputs[: 1 if config.batch_size == 1 else 2]
-        outputs = require_fit(config.model.name, module, smallest, dataset.classes)
+        require_fit(config.model.name, module, smallest, dataset.classes)
     loss = make_loss(config.loss)
-    require_mean(config.loss["name"], loss, outputs, targets[: len(outputs)])
+    require_mean(config.loss["name"], loss, dataset.classes)
     flat, bfloat16 = FlatModule(module), config.engine.bfloat16
     if bfloat16:
         require_bfloat16(device)

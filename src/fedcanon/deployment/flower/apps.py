@@ -133,7 +133,7 @@ def serve(config: Config, grid: Grid, folder: Path) -> None:
 def _require_same(before: Config, now: Config) -> None:
     """Raise a ``FedcanonError`` if a setting has changed that clients and server must share."""
     fixed = ("seed", "batch_size", "precision", "clients", "model", "penalty", "algorithm")
-    for name in (*fixed, "compression"):
+    for name in (*fixed, "loss", "compression"):
         old, new = getattr(before, name), getattr(now, name)
         if isinstance(new, dict):  # the old table also contains the values of defaults
             old = {key: old.get(key) for key in new}

@@ -9,7 +9,7 @@ from fedcanon.objectives import DataSummary
 from fedcanon.report.page.groups import Group
 from fedcanon.report.page.reading import Run
 from fedcanon.report.wording import described, different, duration
-from fedcanon.runs.config import CLIENTS_OWN, DEPLOYED, Config
+from fedcanon.runs.config import CLIENTS_OWN, DEFAULT_LOSS, DEPLOYED, Config
 
 LISTED = 4
 """The largest number of different methods, models, … that the head of a page lists."""
@@ -39,13 +39,19 @@ def facts_of(config: Config, data: DataSummary | None) -> dict[str, str]:
     """What a run with this configuration does, a line each; ``data`` is None if not yet known."""
     return {
         "data": _data(config, data),
-        "model": described(config.model.model_dump()),
+        "model": model_of(config),
         "penalty": described(config.penalty),
         "method": " · ".join(method_of(config)),
         "training": f"{config.rounds:,} rounds · batches of {config.batch_size} · "
         f"{config.precision}",
         "seed": str(config.seed),
     }
+
+
+def model_of(config: Config) -> str:
+    """The model and, if it is not the default one, its loss."""
+    model = described(config.model.model_dump())
+    return model if config.loss == DEFAULT_LOSS else f"{model}, loss {described(config.loss)}"
 
 
 def method_of(config: Config) -> list[str]:
