@@ -1,41 +1,53 @@
 # Two commands do everything: `make run` and `make test`. Both set up .venv the first time.
+# `make help` lists the others.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PYTEST := $(BIN)/pytest -n auto --dist worksteal --durations=20
 
-.PHONY: run test quick exhaustive lint types docs bench bench-peers clean
+.PHONY: help run test quick exhaustive lint layers types docs bench bench-peers clean
 .DEFAULT_GOAL := run
+
+help: ## what can be made
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: $(VENV)/run.stamp ## train the default job on embedded data
 	$(BIN)/fedcanon run
 
+# Tracing takes a third more time: what is counted is what the fast tests reach in their own process.
 test: lint types docs ## everything that must hold before a change lands
-	$(BIN)/pytest -n auto --dist worksteal -m "not exhaustive"
+	$(PYTEST) -m "not (slow or exhaustive)" --cov=fedcanon --cov-report=
+	$(BIN)/coverage report | tail -n 1 # the total
+	$(PYTEST) -m "slow and not exhaustive"
 
 quick: lint types ## the same without documentation and slow tests
-	$(BIN)/pytest -n auto --dist worksteal -m "not (slow or exhaustive)"
+	$(PYTEST) -m "not (slow or exhaustive)"
 
 exhaustive: $(VENV)/dev.stamp ## the tests that take minutes
 	$(BIN)/pytest -m exhaustive
 
-lint: $(VENV)/dev.stamp
+lint: layers ## style, format and layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: $(VENV)/dev.stamp
-	$(BIN)/mypy
+layers: $(VENV)/dev.stamp ## imports go down, never up or sideways
+	$(BIN)/lint-imports --no-logo
+
+types: $(VENV)/dev.stamp ## mypy --strict for every system
+	printf '%s\n' linux darwin win32 | \
+		xargs -P 3 -I '{}' $(BIN)/mypy --platform '{}' --cache-dir '.mypy_cache/{}'
 
 # The two variables silence notices about a future MkDocs 2; they are not warnings of the build.
-docs: $(VENV)/dev.stamp
+docs: $(VENV)/dev.stamp ## the documentation, into site/
 	NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=true $(BIN)/mkdocs build --strict --quiet
 	! grep -rlE --include='*.html' -e '-{1,2}8 ?&lt;' site # a snippet that was not filled in
 
-bench: $(VENV)/dev.stamp
+bench: $(VENV)/dev.stamp ## how fast the prox and the batches are
 	$(BIN)/python benchmarks/prox.py
 	$(BIN)/python benchmarks/data.py
 
-clean:
-	rm -rf $(VENV) .bench site .mypy_cache .pytest_cache .ruff_cache .hypothesis
+clean: ## remove all that was made
+	rm -rf $(VENV) .bench .coverage* site .import_linter_cache .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 # The stamps are newer than what they were installed from, so a second call installs nothing.
 $(VENV)/run.stamp: pyproject.toml constraints.txt
@@ -51,7 +63,7 @@ $(VENV)/dev.stamp: $(VENV)/run.stamp
 # environment.
 PEERS := $(patsubst benchmarks/peers/%.txt,.bench/%/stamp,$(wildcard benchmarks/peers/*.txt))
 
-bench-peers: $(PEERS)
+bench-peers: $(PEERS) ## the environments of the peers
 
 .bench/%/stamp: benchmarks/peers/%.txt
 	$(PYTHON) -m venv .bench/$*

@@ -1,13 +1,15 @@
-"""What a batch costs before any arithmetic: python benchmarks/data.py.
+"""What a batch costs before any arithmetic: python benchmarks/data.py [--smoke].
 
 A client with 6,000 of the 60,000 images of a dataset the size of Fashion-MNIST goes once through
 its samples in random batches of 64: by indexing its part of the tensors in memory, as a run does,
 with and without augmentation, and with PyTorch's ``DataLoader`` over a ``Subset``. All contestants
-take turns in one run on one thread, and medians of the time per batch are compared.
+take turns in one run on one thread, and medians of the time per batch are compared. ``--smoke``
+takes one turn, to show that it works.
 """
 
 from __future__ import annotations
 
+import argparse
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -62,10 +64,13 @@ def microseconds_per_batch(batches: Pass) -> float:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--smoke", action="store_true")
+    options = parser.parse_args()
     torch.set_num_threads(1)
     passes = contestants()
     times: dict[str, list[float]] = {name: [] for name in passes}
-    for _ in range(TURNS):
+    for _ in range(1 if options.smoke else TURNS):
         for name, batches in passes.items():
             times[name].append(microseconds_per_batch(batches))
     loader = statistics.median(times["DataLoader"])

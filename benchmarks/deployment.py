@@ -1,10 +1,12 @@
 """What a deployment costs: bytes on the wire and seconds per round, in real processes on loopback.
 
-    python benchmarks/deployment.py [--parameters 1e6] [--clients 3] [--state server|client]
+    python benchmarks/deployment.py [--smoke] [--parameters 1e6] [--clients 3]
+        [--state server|client]
 
 Every byte between SuperNodes and SuperLink passes a counter, TLS, polling and all. It is compared
 with the floats that the run counts. Seconds are those of a round beyond the slowest client's own
-work; on one machine the processes of all clients share its cores.
+work; on one machine the processes of all clients share its cores. ``--smoke`` is the least that
+shows that it works.
 """
 
 from __future__ import annotations
@@ -80,7 +82,10 @@ def main() -> None:
     parser.add_argument("--state", choices=["server", "client"], default="server")
     parser.add_argument("--local-steps", type=int, default=10)
     parser.add_argument("--clients", type=int, default=3)
+    parser.add_argument("--smoke", action="store_true")
     options = parser.parse_args()
+    if options.smoke:
+        options.parameters, options.rounds, options.clients = 1e3, 2, 2
     clients = options.clients
     hidden = round((options.parameters - CLASSES) / (FEATURES + 1 + CLASSES))
     port = free_ports(clients + 3)

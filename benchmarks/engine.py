@@ -14,6 +14,7 @@ clients that all take part, no evaluation.
 
 The datasets are looked for where fedcanon looks for them. Peers are installed by `make
 bench-peers`; one that is not installed is left out. The numbers mean something on a quiet machine.
+``--smoke`` shows in half a minute that ours, the bare loop and the limit still run.
 """
 
 from __future__ import annotations
@@ -44,7 +45,6 @@ OURS_SETTINGS: list[str] = []
 
 FOLDER = Path(__file__).parent
 PEERS = {"pfl": "pfl-research", "fedjax": "FedJAX", "flower": "Flower"}
-THREADS = sorted({1, os.cpu_count() or 1})
 FEDCANON_PLUS = [
     "algorithm.name=fedcanon+",
     "algorithm.alpha=0.5",
@@ -120,8 +120,11 @@ class Player:
 class Bench:
     """Runs contenders side by side and keeps what it finds."""
 
-    def __init__(self, rounds: int, scratch: Path, peers: Path) -> None:
+    def __init__(self, rounds: int, scratch: Path, peers: Path, *, smoke: bool) -> None:
         self._rounds, self._scratch, self._peers = rounds, scratch, peers
+        self.images = "digits" if smoke else "fashion_mnist"
+        self.threads = [1] if smoke else sorted({1, os.cpu_count() or 1})
+        self.crowds = (10, 100) if smoke else (10, 1_000, 10_000, 100_000)
         self.seconds: dict[str, Seconds] = {}
 
     def measure(self, part: str, contenders: Sequence[Contender]) -> dict[str, float]:
@@ -152,7 +155,7 @@ class Bench:
         path = self.file(dataset)
         return [
             Contender(f"bare loop {threads}", "bare", (path, model, clients, threads))
-            for threads in THREADS
+            for threads in self.threads
         ]
 
     def installed(self, peer: str, threads: Sequence[int] = ()) -> list[Contender]:
@@ -161,7 +164,7 @@ class Bench:
         if not python.exists():
             print(f"{name} is not installed and left out: make bench-peers installs it.")
             return []
-        path, python = self.file("fashion_mnist"), str(python)
+        path, python = self.file(self.images), str(python)
         if not threads:
             return [Contender(name, peer, (path,), python)]
         return [Contender(f"{name} {count}", peer, (path, count), python) for count in threads]
@@ -190,7 +193,7 @@ def best(median: dict[str, float], name: str) -> float:
 
 
 def mlp(bench: Bench) -> list[Row]:
-    setting = fedavg("fashion_mnist", "mlp")
+    setting = fedavg(bench.images, "mlp")
     us = ours("ours", *setting)
     median = bench.measure(
         "mlp",
@@ -198,8 +201,8 @@ def mlp(bench: Bench) -> list[Row]:
             us,
             ours("ours, beyond steps", "beyond-steps", *setting),
             ours("ours, FedCanon+ and MCP", *setting, *FEDCANON_PLUS),
-            *bench.bare("fashion_mnist", "mlp"),
-            *bench.installed("pfl", THREADS),
+            *bench.bare(bench.images, "mlp"),
+            *bench.installed("pfl", bench.threads),
             *bench.installed("fedjax"),
             Contender("limit", "limit"),
         ],
@@ -231,7 +234,7 @@ def against_bare(
 
 
 def cnn(bench: Bench) -> list[Row]:
-    return [against_bare(bench, "cnn", "fashion_mnist", "cnn", CLIENTS, "≤ 0.75")]
+    return [against_bare(bench, "cnn", bench.images, "cnn", CLIENTS, "≤ 0.75")]
 
 
 def a9a(bench: Bench) -> list[Row]:
@@ -242,7 +245,7 @@ def a9a(bench: Bench) -> list[Row]:
 
 
 def growth(bench: Bench) -> list[Row]:
-    taking_part = {clients: min(clients, 100) for clients in (10, 1_000, 10_000, 100_000)}
+    taking_part = {clients: min(clients, 100) for clients in bench.crowds}
     contenders = [
         ours(
             f"{clients:,} clients",
@@ -287,11 +290,16 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="a file for all that was measured")
     parser.add_argument("--markdown", type=Path, help="a file for the table")
     parser.add_argument("--peers", type=Path, default=FOLDER.parent / ".bench")
+    parser.add_argument("--smoke", action="store_true", help="the least of mlp and growth")
     options = parser.parse_args()
+    if options.smoke:
+        options.only, options.rounds, options.peers = "mlp,growth", 1, Path("none")
+        os.environ["FEDCANON_BENCH_TURN"] = "0"
     before = machine()
     rows = []
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
-        bench = Bench(options.rounds, Path(scratch), options.peers.absolute())
+        peers = options.peers.absolute()
+        bench = Bench(options.rounds, Path(scratch), peers, smoke=options.smoke)
         for part in options.only.split(","):
             rows += PARTS[part](bench)
     table = Table(*HEADER)

@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import griffe
 import mkdocs_gen_files
 import numpy as np
 from matplotlib.figure import Figure
@@ -24,9 +25,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 import pictures
 
 from fedcanon.data import DATASETS, partition
-from fedcanon.engines.randomness import Purpose, generator
 from fedcanon.errors import FedcanonError
 from fedcanon.penalties import PENALTIES, Penalty, Separable, TotalVariation, Zero
+from fedcanon.randomness import Purpose, generator
 
 EXAMPLES: dict[str, dict[str, Any]] = {
     "weighted_l1": {"kappa": 1e-3, "weights": (1.0, 0.5, 2.0)},
@@ -104,22 +105,39 @@ def toml(value: Any) -> str:
     return str(list(value)) if isinstance(value, tuple) else str(value)
 
 
+def docstring(cls: type[Penalty]) -> dict[str, Any]:
+    """The text, the parameters and the examples in the docstring of a penalty."""
+    sections = griffe.parse_google(griffe.Docstring(inspect.getdoc(cls) or ""), warnings=False)
+    return {section.kind.value: section.value for section in sections}
+
+
 def parameters(cls: type[Penalty]) -> str:
     """A table of the fields of a penalty."""
     fields = dataclasses.fields(cls)
     if not fields:
         return "It has no parameters."
-    lines = ["| parameter | type | default |", "|---|---|---|"]
+    described = docstring(cls)["parameters"]
+    meanings = {p.name: " ".join(p.description.split()) for p in described}
+    lines = ["| parameter | type | default | meaning |", "|---|---|---|---|"]
     for field in fields:
         required = field.default is dataclasses.MISSING
         default = "required" if required else f"`{toml(field.default)}`"
         kind = inspect.formatannotation(field.type).strip("'").replace("|", "or")
         kind = {
             "Form": '`"scaled"` or `"lambda"`',
-            "Groups": "block length, index lists or None",
+            "Groups": "number, lists or named lists of indices, or None",
         }.get(kind, f"`{kind}`")
-        lines.append(f"| `{field.name}` | {kind} | {default} |")
+        lines.append(f"| `{field.name}` | {kind} | {default} | {meanings[field.name]} |")
     return "\n".join(lines)
+
+
+def examples(cls: type[Penalty]) -> str:
+    """The examples of a penalty in Python, if its docstring has some."""
+    parts = [
+        f"```pycon\n{text}\n```" if kind.value == "examples" else text
+        for kind, text in docstring(cls).get("examples", [])
+    ]
+    return "\n\n".join(["## In Python", *parts]) if parts else ""
 
 
 def snippet(name: str, cls: type[Penalty]) -> str:
@@ -162,7 +180,7 @@ OUTSIDE = """!!! warning "Outside the theory"
 def page(name: str, cls: type[Penalty]) -> str:
     """The page of one penalty."""
     penalty = cls(**EXAMPLES.get(name, {}))
-    first, _, body = (inspect.getdoc(cls) or "").partition("\n")
+    first, _, body = docstring(cls)["text"].partition("\n")
     figure, drawn_at = pictured(cls)
     write_picture(f"penalties/images/{name}", figure)
     drawn = f"Drawn with {drawn_at}." if drawn_at else ""
@@ -178,6 +196,7 @@ def page(name: str, cls: type[Penalty]) -> str:
         "## In a configuration",
         snippet(name, cls),
         facts(penalty),
+        examples(cls),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 

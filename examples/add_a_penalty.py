@@ -6,9 +6,8 @@ from math import prod
 import torch
 from torch import Tensor
 
-from fedcanon import build, fit, load_config
-from fedcanon.penalties import PENALTIES, Penalty
-from fedcanon.penalties.base import Shape, require_above
+from fedcanon import Penalty, train
+from fedcanon.penalties import Shape, require_above
 
 
 @dataclass(frozen=True)
@@ -46,13 +45,9 @@ def check_prox(penalty: Penalty, step: float) -> None:
         assert abs(float(penalty.prox(y, step) - best)) < 1e-3, f"the prox is wrong at {y}"
 
 
-check_prox(AsymmetricL1(positive=0.5, negative=2.0), step=0.7)
-
-# With a name in the registry the penalty can be used in every configuration.
-PENALTIES["asymmetric_l1"] = AsymmetricL1
-settings = ["penalty.name=asymmetric_l1", "rounds=40", "model.name=linear"]
-federation = build(load_config(settings=settings))
-result = fit(federation, rounds=40, evaluate_every=20)
-weights = federation.problem.layout.views(result.vector)["1.weight"]
-print(f"accuracy {result.last.test['accuracy']:.3f}, of {weights.numel()} weights", end=" ")
-print(f"{int((weights > 0).sum())} are positive and {int((weights < 0).sum())} negative")
+if __name__ == "__main__":
+    check_prox(AsymmetricL1(positive=0.5, negative=2.0), step=0.7)
+    result = train(penalty="examples.add_a_penalty:AsymmetricL1", model="linear", rounds=40)
+    weights = result.model[1].weight
+    print(f"accuracy {result.last.test['accuracy']:.3f}, of {weights.numel()} weights", end=" ")
+    print(f"{int((weights > 0).sum())} are positive and {int((weights < 0).sum())} negative")

@@ -4,9 +4,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedcanon import build, fit, load_config
-from fedcanon.algorithms import ALGORITHMS, Algorithm, Prox, State, Step, Work
-from fedcanon.algorithms.schedules import at, largest
+from fedcanon import Algorithm, train
+from fedcanon.algorithms import (
+    Prox,
+    State,
+    Step,
+    StepRules,
+    Work,
+    largest,
+    safe_step,
+    step_at,
+    step_rules,
+)
 
 
 @dataclass(frozen=True)
@@ -23,27 +32,34 @@ class ServerProx(Algorithm):
     beta: Step = 0.1
     local_steps: int = 10
 
+    alterable = frozenset({"move"})
+
     def broadcast(self, server: State, t: int, rng: np.random.Generator) -> State:
-        return {"z": server["z"], "beta": at(self.beta, t)}
+        return {"z": server["z"], "beta": step_at(self.beta, t)}
 
     def local(self, client: State, received: State, work: Work) -> tuple[State, State]:
-        return {"x": work.descend(received["z"], received["beta"], self.local_steps)}, {}
+        x = work.descend(received["z"], received["beta"], self.local_steps)
+        return {"move": x - received["z"]}, {}
 
     def aggregate(self, server: State, sent: State, mean: State, share: float, prox: Prox) -> State:
-        return {"z": prox(mean["x"], sent["beta"] * self.local_steps)}
+        return {"z": prox(server["z"] + mean["move"], sent["beta"] * self.local_steps)}
 
     def prox_step(self, rounds: int) -> float:
         return self.local_steps * largest(self.beta, rounds)
 
+    def theory(self, L: float, rho: float) -> StepRules:
+        return step_rules(L, self.local_steps, beta=safe_step(L, rho) / self.local_steps)
 
-# With a name in the registry the algorithm can be used in every configuration.
-ALGORITHMS["server_prox"] = ServerProx
 
-# Full gradients leave no noise, so that only the methods differ.
-task = ["model.name=linear", "batch_size=full", "penalty.name=l1", "penalty.kappa=1e-3"]
-steps = ["algorithm.beta=0.1", "algorithm.local_steps=10"]
-for name in ("server_prox", "fedcanon+"):
-    config = load_config(settings=[*task, *steps, f"algorithm.name={name}"])
-    last = fit(build(config), rounds=60, evaluate_every=60).last
-    print(f"{name:12} φ = {last.objective:.4f}, ‖G‖ = {last.gradient_norm:.1e}", end=", ")
-    print(f"accuracy {last.test['accuracy']:.3f}, floats {last.cost.floats_down:,} down")
+if __name__ == "__main__":
+    for name in ("examples.add_an_algorithm:ServerProx", "fedcanon+"):
+        last = train(
+            algorithm={"name": name, "beta": 0.1, "local_steps": 10},
+            model="linear",
+            penalty={"name": "l1", "kappa": 1e-3},
+            batch_size="full",  # no noise, so that only the methods differ
+            rounds=60,
+            evaluate={"every": 60},
+        ).last
+        print(f"{name:37} φ = {last.objective:.4f}, ‖G‖ = {last.gradient_norm:.1e}", end=", ")
+        print(f"accuracy {last.test['accuracy']:.3f}, floats {last.cost.floats_down:,} down")

@@ -9,10 +9,9 @@ import numpy as np
 import torch
 from matplotlib.figure import Figure
 
-from fedcanon import FedCanon, FedCanonII, FedCanonPlus, Federation, Logistic, Problem
+from fedcanon import FedCanon, FedCanonII, FedCanonPlus, Federation, Logistic, Problem, fit
 from fedcanon.compression import Identity, TopK
 from fedcanon.penalties import L1
-from fedcanon.runs.measures import stationarity
 
 N, D, SAMPLES, ROUNDS = 10, 40, 100, 1200
 rng = np.random.default_rng(0)
@@ -40,15 +39,20 @@ both, up = figure.subplots(1, 2, sharey=True)
 for (label, (algorithm, compressor, participants)), colour in zip(
     RUNS.items(), ("#495057", "#0c8599", "#3b5bdb", "#e8590c", "#f08c00"), strict=True
 ):
-    federation = Federation(problem, algorithm, penalty, participants, compressor=compressor)
-    norms, sent, uploaded = [], [], []
-    while federation.rounds_done < ROUNDS and not (norms and norms[-1] < 1e-15):
-        for _ in range(10):
-            federation.step()
-        gradient = problem.value_and_gradient(federation.model)[1]
-        norms.append(stationarity(penalty, federation.model, gradient, algorithm.alpha))
-        uploaded.append(federation.cost.bytes_up / 1e6)
-        sent.append((federation.cost.bytes_up + federation.cost.bytes_down) / 1e6)
+    federation = Federation(
+        problem, algorithm, penalty, participants=participants, compressor=compressor
+    )
+    result = fit(
+        federation,
+        ROUNDS,
+        evaluate_every=10,
+        gradient_step=algorithm.alpha,
+        gradient_tolerance=1e-15,
+    )
+    measured = result.records[1:]  # before the first round nothing has been sent
+    norms = [record.gradient_norm for record in measured]
+    uploaded = [record.cost.bytes_up / 1e6 for record in measured]
+    sent = [(record.cost.bytes_up + record.cost.bytes_down) / 1e6 for record in measured]
     exact = next(
         (megabytes for norm, megabytes in zip(norms, sent, strict=True) if norm < 1e-12), None
     )

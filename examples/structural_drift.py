@@ -7,8 +7,8 @@ import numpy as np
 import torch
 
 from fedcanon import FedCanon, FedCanonPlus, Federation, Logistic, Problem, Record, fit
+from fedcanon.objectives import smoothness
 from fedcanon.penalties import L1
-from fedcanon.theory import smoothness
 
 
 def unlike_clients(count: int = 10, samples: int = 50, features: int = 20) -> Problem:

@@ -1,21 +1,78 @@
 """Real data where they are, one thread for each test process."""
 
+import importlib.util
 import os
+import shutil
 import sys
 import tempfile
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
+import hypothesis
 import pytest
 import torch
 
 from fedcanon import cli
+from tests.waiting import PATIENCE
 
+hypothesis.settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("any machine")
 torch.set_num_threads(1)
 os.environ.setdefault("FEDCANON_WORKERS", "1")  # the tests themselves fill the cores
 
 _BESIDE_THE_PROJECT = Path(__file__).parents[2] / "shared" / "data"
 if "FEDCANON_DATA" not in os.environ and _BESIDE_THE_PROJECT.is_dir():
     os.environ["FEDCANON_DATA"] = str(_BESIDE_THE_PROJECT)
+
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+IN_CI = os.environ.get("CI") == "true"
+
+
+def _lacks_data(*names: str) -> str:
+    folder = Path(os.environ.get("FEDCANON_DATA", "FEDCANON_DATA"))
+    absent = [name for name in names if not (folder / name).is_dir()]
+    return f"not in FEDCANON_DATA: {', '.join(absent)}" if absent else ""
+
+
+def _lacks(library: str) -> str:
+    return "" if importlib.util.find_spec(library) else f"{library} is not installed"
+
+
+LACKS = {
+    "data": _lacks_data,
+    "browser": lambda: "" if CHROMIUM else "there is no chromium",
+    "flower": lambda: _lacks("flwr"),
+    "ray": lambda: _lacks("ray"),
+}
+"""By marker, what is not there of that which a test needs."""
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if "browser" in item.fixturenames:
+            item.add_marker("browser")
+        if item.get_closest_marker("exhaustive"):
+            item.add_marker(pytest.mark.timeout(7200))
+
+
+def pytest_runtest_setup(item):
+    """Skip a test for want of a part; in CI, where all parts are there, fail instead."""
+    for mark in item.iter_markers():
+        if mark.name in LACKS and (reason := LACKS[mark.name](*mark.args)):
+            (pytest.fail if IN_CI else pytest.skip)(reason)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector):
+    """In CI a module whose library is not there (``importorskip``) is a failure as well."""
+    report = yield
+    if IN_CI and report.skipped:
+        report.outcome = "failed"
+    return report
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -31,19 +88,16 @@ def session_cache():
             os.environ["FEDCANON_CACHE"] = before
 
 
-@pytest.fixture
-def needs_data():
-    """Skip a test whose dataset is absent; in CI, where it is there, fail instead."""
+@pytest.fixture(scope="module")
+def patient_ray():
+    """Let Ray's processes take their time: it gives up after half a minute, and has no setting."""
+    from ray._private import node
 
-    def check(name: str) -> None:
-        folder = Path(os.environ.get("FEDCANON_DATA", "")) / name
-        if not ("FEDCANON_DATA" in os.environ and folder.is_dir()):
-            reason = f"the dataset {name} is not in FEDCANON_DATA"
-            if os.environ.get("CI"):
-                pytest.fail(reason)
-            pytest.skip(reason)
-
-    return check
+    clock = SimpleNamespace(monotonic=lambda: 0.0, sleep=time.sleep, time=time.time)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(node, "time", clock)
+        patch.setenv("RAY_worker_register_timeout_seconds", str(PATIENCE))
+        yield
 
 
 @pytest.fixture

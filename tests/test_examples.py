@@ -1,27 +1,16 @@
-"""Every example in the documentation runs."""
+"""Every example in the documentation runs, and imports what is public."""
 
+import re
 import runpy
 from pathlib import Path
 
 import pytest
 
 from fedcanon import build, load_config
-from fedcanon.algorithms import ALGORITHMS
-from fedcanon.data import DATASETS
-from fedcanon.penalties import PENALTIES
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
-
-
-@pytest.fixture(autouse=True)
-def registries_stay_as_they_are():
-    """Examples register methods, penalties and data of their own."""
-    registries = (ALGORITHMS, PENALTIES, DATASETS)
-    before = [(registry, dict(registry)) for registry in registries]
-    yield
-    for registry, entries in before:
-        registry.clear()
-        registry.update(entries)
+PROJECT = Path(__file__).parents[1]
+EXAMPLES = PROJECT / "examples"
+PAGES = [PROJECT / "README.md", *sorted((PROJECT / "docs").glob("**/*.md"))]
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)
@@ -36,3 +25,11 @@ def test_example_configuration_trains_a_round(path):
     federation = build(load_config(path))
     federation.step()
     assert federation.model.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    "path", [*sorted(EXAMPLES.glob("*.py")), *PAGES], ids=lambda path: path.name
+)
+def test_programs_import_from_the_package_or_one_level_below(path):
+    text = path.read_text(encoding="utf-8")
+    assert re.findall(r"^ *(?:from|import) fedcanon\.\w+\.[\w.]+", text, re.MULTILINE) == []

@@ -1,26 +1,18 @@
 """Conditions and bounds of the theorems, and the estimate of L."""
 
-import math
-
-import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import nn
 
 from fedcanon import (
     FedCanon,
     FedcanonError,
     Federation,
-    FlatModule,
-    Logistic,
-    ModuleObjective,
     theory,
 )
 from fedcanon.penalties import L1, Zero
 from fedcanon.runs.measures import stationarity
-from tests.problems import logistics, quadratics, smoothness
+from tests.problems import quadratics
 
 positive = st.floats(1e-3, 1e3)
 
@@ -88,43 +80,3 @@ def test_theorem_1_holds_for_a_run_within_its_conditions(penalty):
         L=1.0, alpha=alpha, local_steps=K, subgradient_bound=penalty.subgradient_bound((10,))
     )
     assert 0 < measured <= setting.theorem1(rounds, gap, control_error)
-
-
-def test_power_iteration_finds_the_smoothness():
-    rng = np.random.default_rng(0)
-    for problem in (quadratics(), logistics()):
-        assert theory.smoothness(problem, rng) == pytest.approx(smoothness(problem), rel=1e-2)
-
-
-@pytest.mark.parametrize("scale", [1.0, 1e2, 1e4])
-def test_power_iteration_finds_large_curvature_in_float32(scale):
-    X = (np.random.default_rng(0).standard_normal((50, 6)) * scale).astype(np.float32)
-    objective = Logistic(X, np.arange(50) % 2, intercept=False)
-    largest = float(np.linalg.eigvalsh(X.astype(float).T @ X / (4 * len(X))).max())
-    found = theory.curvature(objective, torch.zeros(6), np.random.default_rng(0))
-    assert found == pytest.approx(largest, rel=0.05)
-
-
-def test_power_iteration_agrees_with_the_hessian_of_a_network():
-    torch.manual_seed(0)
-    module = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)).double()
-    inputs, targets = torch.randn(20, 3).double(), torch.arange(20) % 2
-    flat = FlatModule(module)
-    objective = ModuleObjective(flat, nn.CrossEntropyLoss(), inputs, targets)
-
-    def loss(vector):
-        outputs = torch.func.functional_call(module, flat.layout.views(vector), (inputs,))
-        return nn.functional.cross_entropy(outputs, targets)
-
-    hessian = torch.autograd.functional.hessian(loss, flat.vector.clone())
-    largest = float(torch.linalg.eigvalsh(hessian).abs().max())
-    found = theory.curvature(objective, flat.vector.clone(), np.random.default_rng(0), 1000, 1e-8)
-    assert found == pytest.approx(largest, rel=1e-3)
-
-
-def test_a_flat_objective_has_no_estimate():
-    problem = quadratics(clients=1, d=2)
-    problem.clients[0].A.zero_()
-    with pytest.raises(FedcanonError, match="could not be estimated"):
-        theory.smoothness(problem, np.random.default_rng(0))
-    assert math.isfinite(theory.curvature(problem, problem.start, np.random.default_rng(0)))

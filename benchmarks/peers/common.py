@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 CLIENTS, STEPS, BATCH, RATE = 10, 20, 64, 0.1
-WARM_UP, TURN = 2, 1.0
+WARM_UP, TURN = 2, float(os.environ.get("FEDCANON_BENCH_TURN", "1"))
 
 
 def load(path: str, clients: int = CLIENTS) -> list[tuple[np.ndarray, np.ndarray]]:

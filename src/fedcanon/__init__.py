@@ -1,39 +1,8 @@
-"""Composite federated learning: minimise f + h over clients that keep their data."""
+"""Composite federated learning: minimise f + h over clients that keep their data.
 
-from importlib.metadata import version
+What is here is imported when it is first used; ``__init__.pyi`` beside this file is the list.
+"""
 
-from fedcanon.algorithms import PGD, FedAvg, FedCanon, FedCanonII, FedCanonPlus
-from fedcanon.errors import FedcanonError
-from fedcanon.objectives import FlatModule, Logistic, ModuleObjective, Objective, Problem, Quadratic
-from fedcanon.runs import Federation, Observer, Record, Result, fit
-from fedcanon.runs.build import build
-from fedcanon.runs.config import Config, load_config
-from fedcanon.runs.training import load, resume, train
+import lazy_loader
 
-__version__ = version("fedcanon")
-
-__all__ = [
-    "PGD",
-    "Config",
-    "FedAvg",
-    "FedCanon",
-    "FedCanonII",
-    "FedCanonPlus",
-    "FedcanonError",
-    "Federation",
-    "FlatModule",
-    "Logistic",
-    "ModuleObjective",
-    "Objective",
-    "Observer",
-    "Problem",
-    "Quadratic",
-    "Record",
-    "Result",
-    "build",
-    "fit",
-    "load",
-    "load_config",
-    "resume",
-    "train",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

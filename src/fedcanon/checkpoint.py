@@ -1,4 +1,4 @@
-"""Checkpoints: everything that a run needs to go on with the same bits, in one durable file."""
+"""Checkpoints: files with everything that a run needs to continue with the same bits."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from fedcanon.errors import FedcanonError
 from fedcanon.files import make_durable, remove_unfinished, unfinished
 
 Tree = dict[str, Any]
-"""Nested dictionaries of tensors, numbers, strings, lists of these and parts; keys without "/"."""
+"""A state: nested dictionaries of tensors, parts, and JSON values; keys do not contain "/"."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """A branch of a tree that is kept in a file of its own.
+    """A part of a state that has its own file, which later checkpoints can share.
 
-    It is written once, for the first checkpoint that has it: whenever its content is another one,
-    so must be its name.
+    The file is written only for the first checkpoint that contains this name, so a part with
+    another content needs another name. ``read`` returns the content.
     """
 
     name: str
@@ -37,18 +37,18 @@ class Part:
 
 
 class Checkpoints:
-    """The last ``keep`` checkpoints of a run, in a folder, and the parts that they name.
+    """The last ``keep`` checkpoints of a run in a folder, and the parts that they contain.
 
-    A checkpoint is written beside its place, made durable and only then renamed, so that it is
-    there whole or not at all. Its name holds the round and a digest of its content: a file that
-    was damaged later is seen and passed over.
+    A checkpoint is written to a temporary file, made durable and then renamed, so that there is
+    never an incomplete one. Its name contains the round and a hash of its content: a file that is
+    damaged later is recognised and skipped.
     """
 
     def __init__(self, folder: Path, keep: int = 2) -> None:
         self._folder, self._keep = folder, keep
 
     def save(self, t: int, state: Tree) -> None:
-        """Keep the state after ``t`` rounds, and drop the oldest."""
+        """Write the state after ``t`` rounds, and delete the oldest checkpoint."""
         self._folder.mkdir(parents=True, exist_ok=True)
         parts = {part.name: part for part in _parts(state)}
         for name in parts.keys() - {_name(path) for path in self._folder.glob("part-*-*")}:
@@ -61,7 +61,7 @@ class Checkpoints:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is no checkpoint at all, whole or not."""
+        """Whether the folder has no checkpoints, not even damaged ones."""
         return not self._newest_first()
 
     def _write(self, name: str, state: Tree) -> Path:
@@ -71,9 +71,10 @@ class Checkpoints:
             return temporary.rename(self._folder / f"{name}-{_digest(temporary)}.safetensors")
 
     def _tidy(self, newest: Path) -> None:
-        """Drop what is old, what is not named any more, and what a killed process has left.
+        """Delete old checkpoints, parts that are not needed, and files of killed processes.
 
-        What seems to be newer than the newest is damaged, or of a time that was given up.
+        Checkpoints that seem newer than ``newest`` are damaged, or come from rounds that were
+        discarded when the run was restored from an older checkpoint.
         """
         round_number = newest.name.rpartition("-")[0]
         for path in self._newest_first():
@@ -90,7 +91,7 @@ class Checkpoints:
         remove_unfinished(self._folder)
 
     def load(self, device: torch.device) -> Tree | None:
-        """The newest state that is whole; None where there is none."""
+        """Return the newest state that is not damaged, or None if there is none."""
         for path in self._newest_first():
             parts = {name: self._folder.glob(f"part-{name}-*") for name in _part_names(path)}
             files = {name: next(found, None) for name, found in parts.items()}
@@ -104,7 +105,7 @@ class Checkpoints:
 
 
 def _name(path: Path) -> str:
-    """The name of a part, from that of its file."""
+    """Return the name of the part in a file."""
     return path.stem.removeprefix("part-").rpartition("-")[0]
 
 
@@ -121,7 +122,7 @@ def _parts(node: Any) -> Iterator[Part]:
 
 
 def _part_names(path: Path) -> list[str]:
-    """The parts that a checkpoint names; none where it is damaged."""
+    """Return the names of the parts of a checkpoint; none if it is damaged."""
     names = list[str]()
 
     def look(node: Any) -> None:
@@ -144,10 +145,10 @@ def _digest(path: Path) -> str:
 
 
 def write_tree(path: Path, state: Tree) -> None:
-    """Write nested tensors and numbers as one safetensors file.
+    """Write a state to a safetensors file.
 
-    A tensor that occurs several times is stored once. Numbers and the structure are JSON in the
-    file's metadata.
+    A tensor that occurs several times is stored once. The structure and everything that is not a
+    tensor are JSON in the metadata of the file.
     """
     arrays: dict[str, np.ndarray] = {}
     seen: dict[tuple[int, tuple[int, ...], tuple[int, ...], torch.dtype], str] = {}
@@ -171,7 +172,11 @@ def write_tree(path: Path, state: Tree) -> None:
 
 
 def read_tree(path: Path, device: torch.device) -> Tree:
-    """What ``write_tree`` wrote, on a device; keys come back as strings."""
+    """Read a state that ``write_tree`` has written; all keys have become strings.
+
+    Raises:
+        FedcanonError: The file is not a checkpoint.
+    """
     try:
         with open_safetensors(path, framework="pt", device=str(device)) as file:
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118

@@ -1,8 +1,39 @@
-"""The one exception that a user's mistake raises."""
+"""The exceptions of fedcanon."""
 
 
 class FedcanonError(Exception):
-    """A mistake in what the user asked for: one sentence that says what is wrong and what to do.
+    """An error that the user can fix: its message says what is wrong and what to do.
 
     The command line prints it without a traceback; in Python it is an ordinary exception.
     """
+
+
+class DivergenceError(FedcanonError):
+    """A model or an update is not finite: the steps are too large, or data have missing values."""
+
+
+class RunStoppedError(FedcanonError):
+    """A run was stopped by a signal, after a complete round and a checkpoint."""
+
+
+class EngineSignalError(Exception):
+    """A signal from an engine to its federation, which handles it; users never see it."""
+
+
+class StartOverError(EngineSignalError):
+    """The states of server and clients do not belong together any more.
+
+    The server must restart from its current model with ``server_init``; the clients do the same.
+    """
+
+
+class RegroupError(EngineSignalError):
+    """Clients have left while a round waited for them: it must be repeated without them."""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Tell whether an error means that there is not enough memory.
+
+    PyTorch raises a general RuntimeError for that on CPUs, which only its text identifies.
+    """
+    return isinstance(error, MemoryError) or "can't allocate memory" in str(error)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Annotated, TypeVar
+from typing import Annotated, BinaryIO, TypeVar
 
 from filelock import FileLock, Timeout
 from pydantic import Field, TypeAdapter, ValidationError
@@ -29,11 +29,11 @@ def write_whole(path: Path, content: str | Callable[[Path], object]) -> None:
     An existing file is replaced.
 
     Args:
-        path: the file.
-        content: its text, or a function that writes a file at the path it is given.
+        path: The file.
+        content: Its text, or a function that writes a file at the path it is given.
 
     Raises:
-        OSError: the file cannot be written; nothing is left of it.
+        OSError: The file cannot be written; nothing is left of it.
     """
     with unfinished(path) as temporary:
         if isinstance(content, str):
@@ -104,6 +104,15 @@ def locked(folder: Path, refusal: str) -> Iterator[None]:
         raise FedcanonError(refusal) from None
 
 
+def private_file(path: Path) -> BinaryIO:
+    """Create a file that only its owner may read, from its first moment on.
+
+    Raises:
+        FileExistsError: There is such a file already.
+    """
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+
+
 @contextmanager
 def explained(failure: str) -> Iterator[None]:
     """Turn an error of the system into a sentence: ``failure``, a colon and the reason."""
@@ -117,14 +126,14 @@ def read_json(path: Path, kind: TypeAdapter[T]) -> T | None:
     """Read a JSON file.
 
     Args:
-        path: the file.
-        kind: what it must hold.
+        path: The file.
+        kind: What it must hold.
 
     Returns:
         Its content; None if there is no such file.
 
     Raises:
-        FedcanonError: the file cannot be read, or holds something else.
+        FedcanonError: The file cannot be read, or holds something else.
     """
     content = _read(path)
     return None if content is None else _checked(path, kind, content)

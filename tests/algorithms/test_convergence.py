@@ -207,7 +207,7 @@ def test_exact_methods_end_at_the_optimum(on, name):
     """Methods that solve f ignore the penalty, which is there all the same."""
     make, participants = EXACT[name]
     algorithm = make(on.L)
-    federation = Federation(on.problem, algorithm, L1(on.kappa), participants)
+    federation = Federation(on.problem, algorithm, L1(on.kappa), participants=participants)
     optimum = on.optima[algorithm.solves]
     assert approach(federation, optimum) < GOAL
     # ProxSkip evaluates a point between two proxes, which has no exact zeros.

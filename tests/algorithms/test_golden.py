@@ -21,8 +21,8 @@ from fedcanon.algorithms import (
     Scaffnew,
     Scaffold,
 )
-from fedcanon.engines.randomness import Purpose, generator
 from fedcanon.penalties import L1
+from fedcanon.randomness import Purpose, generator
 from tests.problems import golden, vector
 
 PENALTY = L1(0.1)

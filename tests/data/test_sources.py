@@ -46,8 +46,8 @@ def libsvm(split):
     return "".join(lines).encode()
 
 
-def test_a9a(needs_data):
-    needs_data("a9a")
+@pytest.mark.data("a9a")
+def test_a9a():
     dataset = DATASETS["a9a"]()
     assert dataset.note == ""
     assert dataset.train.inputs.shape == (32_561, 123)
@@ -89,8 +89,8 @@ IDX_FILES = {
         ("fashion_mnist", [6_000] * 10, [1_000] * 10, 0.2860, 0.3530),
     ],
 )
-def test_mnist_and_fashion_mnist(needs_data, name, train, test, mean, std):
-    needs_data(name)
+@pytest.mark.data("mnist", "fashion_mnist")
+def test_mnist_and_fashion_mnist(name, train, test, mean, std):
     dataset = DATASETS[name]()
     assert (dataset.shape, dataset.classes, dataset.note) == ((1, 28, 28), 10, "")
     assert (histogram(dataset.train, 10), histogram(dataset.test, 10)) == (train, test)
@@ -120,8 +120,8 @@ CIFAR10_MD5 = [
 
 
 @pytest.mark.slow
-def test_cifar10(needs_data):
-    needs_data("cifar10")
+@pytest.mark.data("cifar10")
+def test_cifar10():
     dataset = DATASETS["cifar10"]()
     assert (dataset.shape, dataset.classes, dataset.note) == ((3, 32, 32), 10, "")
     assert histogram(dataset.train, 10) == [5_000] * 10
@@ -135,8 +135,8 @@ def test_cifar10(needs_data):
     assert md5 == CIFAR10_MD5
 
 
-def test_femnist(needs_data):
-    needs_data("femnist")
+@pytest.mark.data("femnist")
+def test_femnist():
     dataset = DATASETS["femnist"]()
     assert (dataset.shape, dataset.classes) == ((1, 28, 28), 62)
     assert dataset.note == (
@@ -184,8 +184,8 @@ LEAF_FILES = {
 }
 
 
-def test_the_json_files_of_leaf_hold_the_images_of_the_archives(needs_data):
-    needs_data("femnist")
+@pytest.mark.data("femnist")
+def test_the_json_files_of_leaf_hold_the_images_of_the_archives():
     shards = folder("femnist") / "leaf_json"
     files = femnist.files(shards)
     for path in files:
@@ -209,8 +209,8 @@ def test_the_json_files_of_leaf_hold_the_images_of_the_archives(needs_data):
 
 
 @pytest.mark.slow
-def test_tiny_imagenet(needs_data):
-    needs_data("tiny_imagenet")
+@pytest.mark.data("tiny_imagenet")
+def test_tiny_imagenet():
     dataset = DATASETS["tiny_imagenet"]()
     assert (dataset.shape, dataset.classes) == ((3, 64, 64), 200)
     assert dataset.note == ("subset: 10,000 of 100,000 training and 2,000 of 10,000 test samples")
@@ -229,8 +229,8 @@ def test_tiny_imagenet(needs_data):
         assert hashlib.sha256(content).hexdigest() == sha256
 
 
-def test_cinic10(needs_data):
-    needs_data("cinic10")
+@pytest.mark.data("cinic10")
+def test_cinic10():
     dataset = DATASETS["cinic10"]()
     assert (dataset.shape, dataset.classes) == ((3, 32, 32), 10)
     assert dataset.note.startswith(
@@ -244,10 +244,9 @@ def test_cinic10(needs_data):
 
 
 @pytest.mark.slow
-def test_the_pictures_that_cinic10_took_from_cifar10(needs_data):
+@pytest.mark.data("cinic10", "cifar10")
+def test_the_pictures_that_cinic10_took_from_cifar10():
     """468 of the 2,000 are CIFAR-10 training images of the same class, none is a test image."""
-    needs_data("cinic10")
-    needs_data("cifar10")
     cinic, cifar = DATASETS["cinic10"](), DATASETS["cifar10"]()
 
     def samples(split, source):

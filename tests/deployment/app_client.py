@@ -8,9 +8,9 @@ from app.data import load
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from fedcanon.deployment.messages import Reply, packed
-from fedcanon.engines.flower.wire import to_message, to_records
-from fedcanon.runs.deployed import client_app
+from fedcanon.deployment.flower.apps import client_app
+from fedcanon.deployment.flower.wire import to_message, to_records
+from fedcanon.deployment.protocol import Reply, packed
 
 honest = client_app(Path(__file__).parent, load)
 app = ClientApp()
@@ -42,7 +42,7 @@ def forged(message):
         message.id,
         message.client,
         "update",
-        message.epoch,
+        message.generation,
         message.round,
         content=packed(content),
         update="forged",

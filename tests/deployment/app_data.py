@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedcanon.runs.deployed import ClientData
+from fedcanon.deployment.flower.apps import ClientData
 
 
 def load(client: int, node: dict) -> ClientData:

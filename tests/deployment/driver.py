@@ -15,6 +15,7 @@ from fedcanon.deployment import Ledger
 from fedcanon.deployment.app.credentials import write_node_key
 from tests.deployment.problem import CLIENTS, SETTINGS, solution, write_clients
 from tests.deployment.processes import BIN, Deployment, free_ports
+from tests.waiting import PATIENCE
 
 HERE = Path(__file__).parent
 CPU = torch.device("cpu")
@@ -69,10 +70,10 @@ class Driver(Deployment):
     def ended(self):
         return (self.run / "result.json").exists()
 
-    def rounds_pass(self, count, seconds=300):
+    def rounds_pass(self, count):
         """Let so many rounds pass, or the run end."""
         goal = self.round() + count
-        self.until(lambda: self.round() >= goal or self.ended(), seconds, f"round {goal}")
+        self.until(lambda: self.round() >= goal or self.ended(), PATIENCE, f"round {goal}")
 
     # What can happen
 
@@ -95,7 +96,7 @@ class Driver(Deployment):
 
             self.until(
                 lambda node=node: let_in() or node.poll() is not None,
-                90,
+                PATIENCE,
                 f"{name} is let in or not",
             )
             if let_in():
@@ -140,15 +141,15 @@ class Driver(Deployment):
         """‖e − mean v_i‖ from what is on disk."""
         state = Checkpoints(self.run / "checkpoints").load(CPU)
         engine, server = state["engine"], state["server"]
-        books = engine["books"]
+        membership = engine["membership"]
         vectors = []
-        for client in books["members"]:
-            if client not in books["acks"]:
+        for client in membership["members"]:
+            if client not in membership["acks"]:
                 vectors.append(torch.zeros_like(server["e"]))
             elif self.keeper == "server":
                 vectors.append(engine["clients"][client].read()["v"])
             else:
-                vectors.append(self._kept(int(client), engine["run"], books["acks"][client]))
+                vectors.append(self._kept(int(client), engine["run"], membership["acks"][client]))
         return float((server["e"] - torch.stack(vectors).mean(0)).norm())
 
     def _kept(self, client, run, ack):

@@ -7,10 +7,11 @@ import torch
 
 from fedcanon import Federation
 from fedcanon.checkpoint import Part
-from fedcanon.compression import Identity
-from fedcanon.deployment import DeployedEngine, Ledger, Participant
-from fedcanon.engines.messages import copied, decoded
-from fedcanon.engines.round import Rules
+from fedcanon.compression import Identity, decoded
+from fedcanon.deployment import Deployment, Ledger, Participant
+from fedcanon.deployment.relay import make_relay
+from fedcanon.engines import Rules
+from fedcanon.engines.traffic import copied
 
 
 class Disk:
@@ -49,6 +50,7 @@ class World:
     keeper: str
     minimum: int = 1
     compressor: object = field(default_factory=Identity)
+    aggregation: object = None
     computed: dict = field(default_factory=dict)
     under_way: list = field(default_factory=list)
     arrived: list = field(default_factory=list)
@@ -59,30 +61,27 @@ class World:
         self.server_disk = Disk()
         self.disks = [Disk() for _ in self.problem.clients]
         self.there = set(range(len(self.problem.clients)))
-        self.rules = Rules(self.algorithm, self.penalty, None, 0, self.compressor)
+        self.rules = Rules(self.algorithm, self.penalty, compressor=self.compressor)
         self.start_server()
 
     def start_server(self):
         """Start the server from what it has kept, or for the first time."""
-
-        def make_engine(problem, algorithm, penalty, compressor):
-            settings = {"keeper": self.keeper, "minimum": self.minimum, "pause": 0.0}
-            return DeployedEngine(problem, algorithm, penalty, compressor, self, **settings)
 
         self.federation = Federation(
             self.problem,
             self.algorithm,
             self.penalty,
             compressor=self.compressor,
-            make_engine=make_engine,
+            aggregation=self.aggregation,
+            engine=Deployment(self, keeper=self.keeper, minimum=self.minimum, pause=0.0),
         )
         kept = self.server_disk.load(None)
         if kept is not None:
             self.federation.load(kept)
 
     @property
-    def books(self):
-        return self.federation.engine.books
+    def membership(self):
+        return self.federation.engine.membership
 
     def step(self):
         """A round, durable at its end as in every deployment."""
@@ -92,7 +91,7 @@ class World:
     def participant(self, client):
         objective = self.problem.clients[client]
         return Participant(
-            client, self.rules, objective, ledger_of=lambda run: Ledger(self.disks[client])
+            client, self.rules, objective, open_ledger=lambda run: Ledger(self.disks[client])
         )
 
     def ask(self, message):
@@ -108,7 +107,8 @@ class World:
             return copied(Ledger(self.disks[message.client]).load().pending.state)
         engine, content = self.federation.engine, decoded(reply.content)
         sent = engine._round.sent
-        return self.algorithm.settle(engine.states.of(message.client), sent, content)[1]
+        relay = make_relay(self.algorithm)
+        return relay.settle(engine.states.read(message.client), sent, content)[1]
 
     # The network, as the engine sees it.
 
@@ -126,7 +126,7 @@ class World:
         replies, self.arrived = self.arrived, []
         return replies
 
-    def keep_in(self, folder):
+    def use_folder(self, folder):
         pass
 
     def close(self):
@@ -135,15 +135,14 @@ class World:
     # What must hold.
 
     def invariant(self):
-        """‖e − mean v_i‖, with the v_i of the updates that counted."""
-        books = self.books
+        """How far the server's mean is from that of the clients, by the updates that counted."""
+        acks = self.membership.acks
+        [(ours, theirs)] = self.algorithm.averages.items()
+        start = self.algorithm.client_init(self.federation.engine.states.start)
         vectors = [
-            self.computed[books.acks[client]]["v"]
-            if client in books.acks
-            else torch.zeros_like(self.problem.start)
-            for client in books.members
+            self.computed.get(acks.get(client), start)[theirs] for client in self.membership.members
         ]
-        return float((self.federation.server["e"] - torch.stack(vectors).mean(0)).norm())
+        return float((self.federation.server[ours] - torch.stack(vectors).mean(0)).norm())
 
 
 def forged(reply, how):

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import psutil
 
+from tests.waiting import PATIENCE
+
 BIN = Path(sys.executable).parent
 
 
@@ -94,12 +96,12 @@ class Deployment:
                 process.wait(20)
         with suppress(ProcessLookupError):
             os.killpg(group, signal.SIGKILL)
-        process.wait(30)
+        process.wait(PATIENCE)
 
     def start_superlink(self):
         self.start("superlink", self.superlink_command)
         port = int(self.superlink_command[self.superlink_command.index("--port") + 1])
-        self.until(lambda: not _is_free(port), 60, "the SuperLink listens")
+        self.until(lambda: not _is_free(port), PATIENCE, "the SuperLink listens")
 
     def register(self, clients=None):
         commands = self.register_commands
@@ -119,7 +121,7 @@ class Deployment:
             check=check,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=PATIENCE,
         )
 
     def log(self, name):

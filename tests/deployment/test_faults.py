@@ -9,12 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedcanon import FedCanon, FedcanonError, FedCanonPlus, Federation
-from fedcanon.algorithms import ALGORITHMS
-from fedcanon.compression import Clip, Quantise, TopK
+from fedcanon.algorithms import ALGORITHMS, FedADMM, FedDR, FedDyn, Scaffold
+from fedcanon.compression import Clip, Quantise, TopK, decoded
 from fedcanon.deployment import Ledger
-from fedcanon.deployment.engine import ATTEMPTS
+from fedcanon.deployment.server import ATTEMPTS
 from fedcanon.deployment.status import ask_to_leave, read_status
-from fedcanon.engines.messages import decoded
 from fedcanon.penalties import L1
 from tests.deployment.network import World, forged
 from tests.problems import quadratics
@@ -140,14 +139,14 @@ def test_no_schedule_of_faults_breaks_the_invariant(schedule, keeper, method, mi
         accident(there, client, number)
         assert there.invariant() < 1e-12
     there.fates, there.there = [], set(range(CLIENTS))
-    for _ in range(CLIENTS + 1):  # a lost state is found out, and a new epoch begun
+    for _ in range(CLIENTS + 1):  # a lost state is found out, and a new generation begun
         there.step()
     assert there.invariant() < 1e-12
-    assert there.books.last_counted == there.books.members.keys()
-    for client, ack in there.books.acks.items():
+    assert there.membership.last_accepted == there.membership.members.keys()
+    for client, ack in there.membership.acks.items():
         expected = there.computed[ack]["v"]
         if keeper == "server":
-            found = [there.federation.engine.states.of(client)]
+            found = [there.federation.engine.states.read(client)]
         else:
             account = there.disks[client].copies[-1]
             found = [account["state"], (account["pending"] or {}).get("state")]
@@ -219,8 +218,8 @@ def test_a_client_that_keeps_losing_its_state_is_excluded():
     for _ in range(12):
         there.step()
         there.disks[1].copies.clear()
-    assert there.books.members.keys() == {0, 2, 3}
-    assert "too often" in there.books.gone[1]
+    assert there.membership.members.keys() == {0, 2, 3}
+    assert "too often" in there.membership.gone[1]
     there.step()
     assert there.invariant() < 1e-12
 
@@ -231,7 +230,7 @@ def test_too_few_answers_repeat_the_round(keeper):
     there.fates = [arrives, arrives, lost, lost, lost, lost]
     there.step()
     assert there.federation.rounds_done == 1
-    assert there.books.last_counted == {0, 1, 2, 3}  # the third attempt was answered
+    assert there.membership.last_accepted == {0, 1, 2, 3}  # the third attempt was answered
     assert there.invariant() < 1e-12
 
 
@@ -240,7 +239,7 @@ def test_what_an_honest_client_clips_is_never_refused(keeper):
     there = world(keeper, compressor=Clip(0.05))
     for _ in range(20):
         there.step()
-        assert len(there.books.last_counted) == CLIENTS
+        assert len(there.membership.last_accepted) == CLIENTS
 
 
 @pytest.mark.parametrize("keeper", KEEPERS)
@@ -253,29 +252,33 @@ def test_what_is_longer_than_the_limit_is_refused(keeper):
 
 
 @pytest.mark.parametrize("keeper", KEEPERS)
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    "method",
+    [*METHODS, Scaffold(0.05, 3), FedDyn(0.1, 3), FedDR(0.1, 3), FedADMM(0.1, 3)],
+    ids=lambda method: type(method).__name__,
+)
 def test_clients_join_and_leave_for_good(keeper, method, tmp_path):
     there = world(keeper, method)
-    there.federation.engine.keep_in(tmp_path)
+    there.federation.engine.use_folder(tmp_path)
     there.there = {0, 1, 2}
-    del there.books.members[3]
+    del there.membership.members[3]
     for _ in range(3):
         there.step()
     there.there.add(3)  # joins
     for _ in range(3):
         there.step()
         assert there.invariant() < 1e-12
-    assert there.books.members.keys() == {0, 1, 2, 3}
-    assert there.books.last_counted == {0, 1, 2, 3}
+    assert there.membership.members.keys() == {0, 1, 2, 3}
+    assert there.membership.last_accepted == {0, 1, 2, 3}
     (tmp_path / "leaving").mkdir()
     (tmp_path / "leaving" / "1").touch()
     for _ in range(3):
         there.step()
         assert there.invariant() < 1e-12
-    assert there.books.members.keys() == {0, 2, 3}
-    assert there.books.epoch == (1 if keeper == "server" else 3)
+    assert there.membership.members.keys() == {0, 2, 3}
+    assert there.membership.generation == (1 if keeper == "server" else 3)
     there.start_server()
-    assert there.books.members.keys() == {0, 2, 3}
+    assert there.membership.members.keys() == {0, 2, 3}
     there.step()
     assert there.invariant() < 1e-12
 
@@ -304,13 +307,13 @@ def test_a_client_that_fails_does_not_end_a_run_in_which_others_answer():
 
     there.fates = [arrives, arrives, *[fails] * (2 * ATTEMPTS)]
     there.step()
-    assert there.books.last_counted == {0, 1, 2}
+    assert there.membership.last_accepted == {0, 1, 2}
 
 
 @pytest.mark.parametrize("keeper", KEEPERS)
 def test_a_client_can_leave_while_a_round_waits_for_it(keeper, tmp_path):
     there = world(keeper, ALGORITHMS["fedcanon2"]())
-    there.federation.engine.keep_in(tmp_path)
+    there.federation.engine.use_folder(tmp_path)
     there.step()
     there.there = {0, 1, 3}
 
@@ -320,13 +323,13 @@ def test_a_client_can_leave_while_a_round_waits_for_it(keeper, tmp_path):
 
     there.fates = [asked_to_leave]
     there.step()
-    assert there.books.members.keys() == {0, 1, 3}
-    assert read_status(tmp_path).books.gone == {2: "left"}
+    assert there.membership.members.keys() == {0, 1, 3}
+    assert read_status(tmp_path).membership.gone == {2: "left"}
 
 
 def test_what_a_stalled_round_waits_for_can_be_seen(tmp_path):
     there = world("server", minimum=4)
-    there.federation.engine.keep_in(tmp_path)
+    there.federation.engine.use_folder(tmp_path)
     there.there = {0, 1}
     seen = []
 
@@ -347,9 +350,9 @@ def test_what_a_stalled_round_waits_for_can_be_seen(tmp_path):
 @pytest.mark.parametrize(
     "forgery",
     [
-        {"kind": "mismatch", "epoch": 2**39},
+        {"kind": "mismatch", "generation": 2**39},
         {"round": 5},
-        {"epoch": 7},
+        {"generation": 7},
         {"client": 3},
         {"kind": "measures"},
     ],
@@ -366,7 +369,7 @@ def test_forged_headers_change_nothing_that_counts(keeper, forgery):
     there.step()
     there.step()
     assert there.invariant() < 1e-12
-    assert there.books.members.keys() == {0, 1, 2, 3}
+    assert there.membership.members.keys() == {0, 1, 2, 3}
 
 
 def test_a_run_that_diverged_says_so():
@@ -382,13 +385,13 @@ def test_a_run_that_diverged_says_so():
         there.federation.engine.evaluate(there.problem.start, gradient=False)
 
 
-def test_a_damaged_file_costs_a_client_one_epoch(tmp_path):
+def test_a_damaged_file_costs_a_client_one_generation(tmp_path):
     there = world("client")
     made = there.participant
 
     def participant(client):
         one = made(client)
-        one.ledger_of = partial(Ledger.on_disk, tmp_path, client)
+        one.open_ledger = partial(Ledger.on_disk, tmp_path, client)
         return one
 
     there.participant = participant
@@ -402,8 +405,8 @@ def test_a_damaged_file_costs_a_client_one_epoch(tmp_path):
     for _ in range(4):
         there.step()
         assert there.invariant() < 1e-12
-    assert there.books.epoch == 2
-    assert there.books.last_counted == {0, 1, 2, 3}
+    assert there.membership.generation == 2
+    assert there.membership.last_accepted == {0, 1, 2, 3}
 
 
 @pytest.mark.parametrize("keeper", KEEPERS)
@@ -411,4 +414,4 @@ def test_methods_that_need_all_clients_wait_for_them(keeper):
     there = world(keeper, ALGORITHMS["fedcanon2"]())
     there.fates = [arrives, lost, arrives, lost, lost]
     there.step()
-    assert there.books.last_counted == {0, 1, 2, 3}
+    assert there.membership.last_accepted == {0, 1, 2, 3}

@@ -9,22 +9,27 @@ import tomllib
 import numpy as np
 import pytest
 import torch
+
+pytest.importorskip("flwr")
+
 from flwr.app import ArrayRecord, ConfigRecord, RecordDict
 
 from fedcanon import FedcanonError, FedCanonPlus, Federation, train
 from fedcanon.compression import Identity, Quantise, TopK
-from fedcanon.deployment.messages import Message, Packed, Presence, Reply, packed
-from fedcanon.engines.flower.wire import (
+from fedcanon.deployment.flower.wire import (
     presence_to_records,
     to_message,
     to_presence,
     to_records,
     to_reply,
 )
+from fedcanon.deployment.protocol import LosslessVector, Message, Presence, Reply, packed
 from fedcanon.penalties import L1
 from fedcanon.runs.config import load_config
 from tests.deployment.network import World
 from tests.problems import quadratics
+
+pytestmark = pytest.mark.flower
 
 
 def sparse_vector(size=1000):
@@ -50,7 +55,7 @@ def test_what_is_sent_arrives(compressor, tmp_path):
     reply = Reply("id", 3, "update", 2, 7, {**packed({"buffers": torch.empty(0)}), "u": encoded})
     back = to_reply(to_records(reply), compressor, {1000, 0})
     assert torch.equal(back.content["u"].vector, encoded.vector)
-    assert not isinstance(back.content["u"], Packed)
+    assert not isinstance(back.content["u"], LosslessVector)
 
 
 def test_a_sparse_vector_travels_by_its_entries():
@@ -89,9 +94,9 @@ def header(**changes):
                 {"content": {"v": {"lossless": 10}}},
                 {"content": 3},
                 {"seconds": "long"},
-                {"epoch": "x"},
-                {"epoch": 1e300},
-                {"epoch": 2**62},
+                {"generation": "x"},
+                {"generation": 1e300},
+                {"generation": 2**62},
                 {"update": 7},
                 {"base": "b" * 10_000},
             )
@@ -114,6 +119,7 @@ def test_who_is_there_is_told_and_checked():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("patient_ray")
 @pytest.mark.parametrize("state", ["server", "client"])
 def test_the_simulation_runtime_gives_the_bits_of_the_local_engine(state, tmp_path):
     settings = {"rounds": 3, "clients": {"count": 4, "participants": 3}, "model": "linear"}
@@ -211,7 +217,7 @@ class TestInit:
     def test_without_flower_the_extra_is_named(self, fedcanon, monkeypatch, tmp_path):
         monkeypatch.setitem(sys.modules, "cryptography", None)
         monkeypatch.delitem(sys.modules, "fedcanon.deployment.app", raising=False)
-        monkeypatch.delitem(sys.modules, "fedcanon.deployment.app.folder", raising=False)
+        monkeypatch.delitem(sys.modules, "fedcanon.deployment.app.project", raising=False)
         monkeypatch.delitem(sys.modules, "fedcanon.deployment.app.credentials", raising=False)
         code, _, err = fedcanon("deploy", "init", str(tmp_path / "app"))
         assert code == 2

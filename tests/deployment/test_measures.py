@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from fedcanon import FedCanonPlus, Logistic, Problem
-from fedcanon.deployment.messages import packed
-from fedcanon.deployment.validity import aggregated, measures_fault
+from fedcanon.deployment.protocol import packed
+from fedcanon.deployment.validity import measures_fault, pooled_measures
 from fedcanon.objectives.logistic import LogisticTest
 from fedcanon.penalties import L1
 from fedcanon.runs.measures import measure
@@ -45,10 +45,10 @@ def test_held_out_samples_are_weighed_and_the_worst_client_is_named():
         3: {"loss": 1.0, "held_out": 30, "test/accuracy": 0.5, "test/test_loss": 2.0},
         5: {"loss": 1.0, "held_out": 0},
     }
-    assert aggregated(found) == pytest.approx(
+    assert pooled_measures(found) == pytest.approx(
         {"accuracy": 0.6, "test_loss": 1.75, "worst_accuracy": 0.5, "worst_client": 3.0}
     )
-    assert aggregated({5: found[5]}) == {}
+    assert pooled_measures({5: found[5]}) == {}
 
 
 def test_clients_measure_on_what_they_have_held_out():

@@ -5,6 +5,8 @@ import signal
 import pytest
 import torch
 
+pytest.importorskip("flwr")
+
 from fedcanon import FedCanonPlus, Federation, Logistic, Problem
 from fedcanon.checkpoint import Checkpoints
 from fedcanon.deployment.app.credentials import write_certificates, write_node_key
@@ -12,6 +14,9 @@ from fedcanon.penalties import L1, on_weights
 from tests.deployment.driver import CPU, Driver
 from tests.deployment.problem import CLIENTS, KAPPA, SETTINGS, samples
 from tests.deployment.processes import free_ports
+from tests.waiting import PATIENCE
+
+pytestmark = pytest.mark.flower
 
 KEEPERS = ("server", "client")
 
@@ -41,7 +46,7 @@ def test_a_deployment_with_a_server_that_is_killed_has_the_bits_of_a_local_run(t
         there.kill_server()
         assert there.invariant() < 1e-12
         there.start_run()
-        there.until(there.ended, 300, "the run ends")
+        there.until(there.ended, PATIENCE, "the run ends")
         assert there.invariant() < 1e-12
         state = Checkpoints(there.run / "checkpoints").load(CPU)
         assert torch.equal(state["server"]["z"], local_run(2).model)
@@ -49,7 +54,7 @@ def test_a_deployment_with_a_server_that_is_killed_has_the_bits_of_a_local_run(t
         assert "finished, 2 of 2 rounds" in status.stdout
         assert "worst client" in status.stdout
         for name in strangers:
-            there.until(lambda name=name: there.processes[name].poll(), 60, f"{name} gave up")
+            there.until(lambda name=name: there.processes[name].poll(), PATIENCE, f"{name} gave up")
         assert there.call(["flwr", "supernode", "list", "deployment"]).stdout.count("online") == 3
 
 
@@ -106,4 +111,4 @@ def test_a_run_with_every_kind_of_fault_ends_at_the_optimum(keeper, tmp_path):
         there.until(there.ended, 1200, "the run ends by itself")
         assert there.error() < 1e-4
         assert there.invariant() < 1e-12
-        assert len(there.status()["books"]["members"]) == CLIENTS
+        assert len(there.status()["membership"]["members"]) == CLIENTS

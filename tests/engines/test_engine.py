@@ -27,11 +27,12 @@ from fedcanon import (
 )
 from fedcanon.algorithms import DecentralisedProxSkip, Links, Scaffnew, Schedule
 from fedcanon.compression import TopK
-from fedcanon.engines import LocalEngine, Traffic
-from fedcanon.engines.randomness import Purpose, generator
-from fedcanon.engines.summation import TreeSum, mixed, subtrees, sum_of_rows
+from fedcanon.engines import Local, Rules, Traffic
+from fedcanon.engines.aggregation import Mixing
+from fedcanon.engines.summation import Tree, subtrees, sum_of_rows
 from fedcanon.engines.work import Batches
 from fedcanon.penalties import L1, MCP, Zero
+from fedcanon.randomness import Purpose, generator
 from fedcanon.runs.measures import stationarity
 from tests.problems import logistics, quadratics
 
@@ -52,15 +53,15 @@ def test_batches_go_through_all_samples_before_any_comes_again(samples, size, se
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=70), st.data())
 def test_tree_sum_has_the_same_bits_when_complete_subtrees_are_summed_elsewhere(numbers, data):
     leaves = [{"u": torch.tensor([x], dtype=torch.float32)} for x in numbers]
-    whole = TreeSum()
+    whole = Tree()
     for leaf in leaves:
         whole.push(leaf)
-    pieced, position = TreeSum(), 0
+    pieced, position = Tree(), 0
     while position < len(leaves):
         aligned = (position & -position).bit_length() - 1 if position else 6
         fits = (len(leaves) - position).bit_length() - 1
         height = data.draw(st.integers(0, min(aligned, fits)))
-        part = TreeSum()
+        part = Tree()
         for leaf in leaves[position : position + 2**height]:
             part.push(leaf)
         pieced.push(part.total(), height)
@@ -90,17 +91,17 @@ def test_tasks_are_complete_subtrees_and_the_last_ones_small(costs, workers, sma
 @given(st.integers(0, 6), st.integers(0, 99))
 def test_rows_are_added_as_the_tree_adds_them(height, seed):
     rows = torch.randn(2**height, 5, generator=torch.Generator().manual_seed(seed))
-    tree = TreeSum()
+    tree = Tree()
     for row in rows:
-        tree.push({"u": row}, lent=True)
+        tree.push({"u": row}, temporary=True)
     assert torch.equal(sum_of_rows(rows), tree.total()["u"])
 
 
-def test_what_is_lent_to_a_sum_may_change_afterwards_and_is_not_changed_by_it():
-    lent, tree = torch.ones(3), TreeSum()
+def test_a_temporary_leaf_may_change_afterwards_and_is_not_changed_by_the_sum():
+    reused, tree = torch.ones(3), Tree()
     for number in (1.0, 2.0, 3.0):
-        tree.push({"u": lent.fill_(number)}, lent=True)
-        assert torch.equal(lent, torch.full((3,), number))
+        tree.push({"u": reused.fill_(number)}, temporary=True)
+        assert torch.equal(reused, torch.full((3,), number))
     assert torch.equal(tree.total()["u"], torch.full((3,), 6.0))
 
 
@@ -117,7 +118,7 @@ def test_the_average_weighs_those_that_take_part(uploads, data):
     ones = torch.ones(2, dtype=torch.float64)
     targets = [torch.tensor([-number, -1.0], dtype=torch.float64) for number in numbers]
     problem = Problem([Quadratic(ones, b) for b in targets], 0 * ones, weights)
-    engine = LocalEngine(problem, PGD(1.0), Zero())
+    engine = Local()(problem, Rules(PGD(1.0), Zero()))
     collected = engine.collect(0, chosen, {"z": problem.start, "alpha": 1.0})
     expected = np.average([numbers[i] for i in chosen], weights=[weights[i] for i in chosen])
     found = collected.mean["gradient"].tolist()
@@ -130,7 +131,9 @@ def test_mixing_gives_every_node_its_own_average():
     rng = np.random.default_rng(0)
     weights, uploads = rng.random((4, 4)), rng.standard_normal((4, 3))
     links = Links(torch.from_numpy(weights), (3, 3, 3, 3))
-    found = mixed(links, [{"x": torch.from_numpy(upload)} for upload in uploads])
+    found = Mixing(links).finish(
+        [{"x": torch.from_numpy(upload)} for upload in uploads], [1.0] * len(uploads)
+    )
     assert np.allclose(found["x"].numpy(), weights @ uploads, rtol=0, atol=1e-15)
 
 
@@ -160,7 +163,12 @@ def test_draws_depend_on_every_part_of_their_name_and_on_nothing_else():
 def run(seed, participants=3, batch_size=4, rounds=5):
     problem = logistics(clients=6, d=5, samples=20)
     federation = Federation(
-        problem, FedCanonPlus(0.5, 0.1, 4), L1(0.01), participants, batch_size, seed
+        problem,
+        FedCanonPlus(0.5, 0.1, 4),
+        L1(0.01),
+        participants=participants,
+        batch_size=batch_size,
+        seed=seed,
     )
     for _ in range(rounds):
         federation.step()

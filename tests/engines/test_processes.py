@@ -1,13 +1,15 @@
 """Worker processes: the same bits as one process, whatever happens to them."""
 
+import contextlib
 import gc
 import multiprocessing
 import os
+import random
 import signal
 import subprocess
 import sys
+import threading
 import time
-from functools import partial
 
 import psutil
 import pytest
@@ -16,8 +18,8 @@ import torch
 from fedcanon import FedAvg, FedcanonError, FedCanonPlus, Federation, Objective, Problem
 from fedcanon.algorithms import ALGORITHMS
 from fedcanon.compression import Quantise
+from fedcanon.engines import Local
 from fedcanon.engines.processes import Processes
-from fedcanon.engines.workers import InProcess
 from fedcanon.layout import Layout
 from fedcanon.objectives import ModuleObjective
 from fedcanon.penalties import L1
@@ -26,22 +28,22 @@ from fedcanon.runs.config import load_config
 from fedcanon.runs.training import resume, train
 from tests.engines.networks import algorithm, classifiers
 from tests.problems import logistics
+from tests.waiting import PATIENCE, until
 
-TWO = partial(Processes, count=2)
-
-
-def children():
-    gc.collect()
-    return [
-        child for child in psutil.Process().children() if "fedcanon" in " ".join(child.cmdline())
-    ]
+TWO = Local(workers=2)
 
 
-def trained(problem, method, make_workers, rounds=3, participants=None, **settings):
+def trained(problem, method, engine, rounds=3, participants=None, **settings):
     if not method.partial_participation:
         participants = None
     federation = Federation(
-        problem, method, L1(1e-3), participants, 8, make_workers=make_workers, **settings
+        problem,
+        method,
+        L1(1e-3),
+        participants=participants,
+        batch_size=8,
+        engine=engine,
+        **settings,
     )
     for _ in range(rounds):
         federation.step()
@@ -70,9 +72,9 @@ def require_same(one, other):
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_any_number_of_processes_gives_the_same_bits(name):
     problem, method = classifiers(clients=11, norm=True), algorithm(name)
-    serial = trained(problem, method, InProcess, participants=7)
+    serial = trained(problem, method, Local(), participants=7)
     for count in (1, 2, 3):
-        others = trained(problem, method, partial(Processes, count=count), participants=7)
+        others = trained(problem, method, Local(workers=count), participants=7)
         require_same(serial, others)
 
 
@@ -80,7 +82,7 @@ def test_compressed_uploads_have_the_same_bits_too():
     problem, method = logistics(clients=9, d=30), FedCanonPlus(0.5, 0.1, 4)
     runs = [
         trained(problem, method, workers, participants=5, compressor=Quantise(4))
-        for workers in (InProcess, TWO)
+        for workers in (Local(), TWO)
     ]
     require_same(*runs)
 
@@ -88,8 +90,8 @@ def test_compressed_uploads_have_the_same_bits_too():
 @pytest.mark.slow
 def test_processes_that_are_started_afresh_instead_of_forked():
     problem, method = classifiers(), FedCanonPlus(0.05, 0.05, 3)
-    spawned = partial(Processes, count=2, method="spawn")
-    require_same(trained(problem, method, InProcess), trained(problem, method, spawned))
+    spawned = Local(workers=2, start_method="spawn")
+    require_same(trained(problem, method, Local()), trained(problem, method, spawned))
 
 
 class Deadly(Objective):
@@ -125,7 +127,7 @@ def deadly(folder, times):
 
 def test_a_killed_worker_is_replaced_and_its_clients_run_again(tmp_path):
     method = FedCanonPlus(0.5, 0.1, 2)
-    undisturbed = trained(deadly(tmp_path / "none", 0), method, InProcess)
+    undisturbed = trained(deadly(tmp_path / "none", 0), method, Local())
     (tmp_path / "two").mkdir()
     disturbed = trained(deadly(tmp_path / "two", 2), method, TWO)
     require_same(undisturbed, disturbed)
@@ -133,45 +135,47 @@ def test_a_killed_worker_is_replaced_and_its_clients_run_again(tmp_path):
 
 
 def test_clients_that_always_end_their_process_are_given_up(tmp_path):
-    federation = Federation(
-        deadly(tmp_path, 10), FedCanonPlus(0.5, 0.1, 2), L1(0.1), make_workers=TWO
-    )
+    federation = Federation(deadly(tmp_path, 10), FedCanonPlus(0.5, 0.1, 2), L1(0.1), engine=TWO)
     with pytest.raises(FedcanonError, match=r"ended 3 times .* \(SIGKILL\).*engine.workers"):
         federation.step()
-    assert not children()
+    assert not multiprocessing.active_children()
     assert federation.engine.clients == {}
 
 
-KILLER = """
-import random, signal, sys, time
-import psutil
-run = psutil.Process(int(sys.argv[1]))
-random.seed(0)
-def is_worker(child):
-    try:
-        words = " ".join(child.cmdline())
-    except psutil.Error:  # it has just ended
-        return False
-    helpers = ("resource_tracker", "forkserver")
-    return child != psutil.Process() and not any(helper in words for helper in helpers)
-
-for _ in range(12):
-    time.sleep(random.uniform(0.05, 0.3))
-    workers = [child for child in run.children() if is_worker(child)]
-    if workers:
-        print("killed")
-        random.choice(workers).kill()
-"""
+def forked():
+    """The children of this process that were forked from it, and so have its command."""
+    this = psutil.Process()
+    for child in this.children():
+        with contextlib.suppress(psutil.Error):  # it has just ended
+            if child.cmdline() == this.cmdline():
+                yield child
 
 
-def test_workers_killed_from_outside_at_any_time():
+def test_workers_killed_from_outside_at_any_time(monkeypatch):
     problem, method = classifiers(clients=12, hidden=(40,)), FedCanonPlus(0.05, 0.05, 20)
-    undisturbed = trained(problem, method, InProcess, rounds=12)
-    command = [sys.executable, "-c", KILLER, str(os.getpid())]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as killer:
-        while killer.poll() is None:
-            require_same(undisturbed, trained(problem, method, TWO, rounds=12))
-        assert killer.stdout.read().count("killed") > 3
+    undisturbed = trained(problem, method, Local(), rounds=12)
+    work_begins, deaths, give_out = threading.Event(), [], Processes.map
+
+    def watched(self, *arguments):
+        work_begins.set()
+        return give_out(self, *arguments)
+
+    def kill_workers():
+        """No two in the same round: work that ends its process again and again is given up."""
+        draw = random.Random(0)
+        while len(deaths) < 12:
+            work_begins.clear()
+            work_begins.wait()
+            time.sleep(draw.uniform(0, 0.05))
+            if workers := list(forked()):
+                deaths.append(draw.choice(workers))
+                deaths[-1].kill()
+
+    monkeypatch.setattr(Processes, "map", watched)
+    killer = threading.Thread(target=kill_workers, daemon=True)
+    killer.start()
+    while killer.is_alive():
+        require_same(undisturbed, trained(problem, method, TWO, rounds=12))
 
 
 def test_an_error_in_a_client_is_named_and_its_place_shown():
@@ -181,8 +185,8 @@ def test_an_error_in_a_client_is_named_and_its_place_shown():
         def local(self, client, received, work):
             raise KeyError("no such thing")
 
-    for workers in (InProcess, TWO):
-        federation = Federation(problem, Broken(0.1, 2), L1(0.1), make_workers=workers)
+    for workers in (Local(), TWO):
+        federation = Federation(problem, Broken(0.1, 2), L1(0.1), engine=workers)
         with pytest.raises(FedcanonError, match=r"client \d failed in round 0: KeyError") as caught:
             federation.step()
         assert "in local" in caught.value.__notes__[0]
@@ -197,7 +201,7 @@ def shared_memory():
 def test_nothing_is_left_when_a_federation_is_no_longer_used():
     gc.collect()
     before = shared_memory()
-    federation = Federation(classifiers(), FedCanonPlus(0.05, 0.05, 3), L1(0.1), make_workers=TWO)
+    federation = Federation(classifiers(), FedCanonPlus(0.05, 0.05, 3), L1(0.1), engine=TWO)
     federation.step()
     assert len(multiprocessing.active_children()) == 2
     assert shared_memory() > before
@@ -214,10 +218,6 @@ def test_nothing_is_left_when_a_federation_is_no_longer_used():
 LONG_RUN = [sys.executable, "-m", "fedcanon", "run", "--workers", "2", "--set", "rounds=100000"]
 
 
-def descendants(process):
-    return psutil.Process(process.pid).children(recursive=True)
-
-
 def started(tmp_path):
     """A run of two workers, once it has done some rounds."""
     environment = {**os.environ, "FEDCANON_RUNS": str(tmp_path)}
@@ -229,27 +229,22 @@ def started(tmp_path):
         text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        histories = list(tmp_path.glob("*/history.jsonl"))
-        if histories and histories[0].read_text().count("\n") > 3:
-            return process, descendants(process)
-        time.sleep(0.1)
-    process.kill()
-    pytest.fail(f"the run did not begin: {process.stderr.read()}")
+    history = until(lambda: list(tmp_path.glob("*/history.jsonl")), lambda: process.poll() is None)
+    until(lambda: history[0].read_text().count("\n") > 3, lambda: process.poll() is None)
+    return process, psutil.Process(process.pid).children()
 
 
 def require_gone(workers):
     assert len(workers) == 2
-    _, alive = psutil.wait_procs(workers, timeout=10)
+    _, alive = psutil.wait_procs(workers, timeout=PATIENCE)
     assert not alive
 
 
 def test_ctrl_c_ends_a_run_with_a_checkpoint_and_leaves_no_process(tmp_path):
     process, workers = started(tmp_path)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=30)
-    assert process.returncode == 2
+    _, errors = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 130
     assert "fedcanon resume" in errors
     require_gone(workers)
     assert list(tmp_path.glob("*/checkpoints/*"))
@@ -267,23 +262,25 @@ def test_a_process_for_each_device():
     """With processors as the devices, which is what there is here."""
     problem, method = classifiers(norm=True), FedCanonPlus(0.05, 0.05, 3)
     devices = [torch.device("cpu")] * 2
-    moved = trained(problem, method, partial(Processes, count=2, devices=devices))
-    require_same(trained(problem, method, InProcess), moved)
+    moved = trained(problem, method, Local(workers=2, devices=tuple(devices)))
+    require_same(trained(problem, method, Local()), moved)
 
 
 def chosen(*settings):
-    return build(load_config(None, ["data.name=digits", *settings])).make_workers
+    """How many processes a configuration gets; None for this one."""
+    workers = build(load_config(None, ["data.name=digits", *settings])).engine._workers
+    return workers.count if isinstance(workers, Processes) else None
 
 
 def test_processes_are_chosen_where_they_pay_and_where_they_are_asked_for(monkeypatch):
     monkeypatch.setenv("FEDCANON_WORKERS", "3")
-    assert chosen().keywords["count"] == 3
-    assert chosen("model.name=linear") is InProcess
-    assert chosen("model.name=linear", "engine.name=processes").keywords["count"] == 3
-    assert chosen("model.name=linear", "engine.workers=2").keywords["count"] == 2
-    assert chosen("engine.name=serial") is InProcess
+    assert chosen() == 3
+    assert chosen("model.name=linear") is None
+    assert chosen("model.name=linear", "engine.name=processes") == 3
+    assert chosen("model.name=linear", "engine.workers=2") == 2
+    assert chosen("engine.name=serial") is None
     monkeypatch.setenv("FEDCANON_WORKERS", "1")
-    assert chosen() is InProcess
+    assert chosen() is None
     monkeypatch.setenv("FEDCANON_WORKERS", "many")
     with pytest.raises(FedcanonError, match="FEDCANON_WORKERS must be a number"):
         chosen()
@@ -309,9 +306,9 @@ class Greedy(FedAvg):
         return {"move": torch.zeros(10**15)}, client
 
 
-@pytest.mark.parametrize("workers", [InProcess, TWO])
+@pytest.mark.parametrize("workers", [Local(), TWO])
 def test_a_client_without_memory_gets_a_sentence(workers):
-    federation = Federation(logistics(clients=2), Greedy(0.1, 1), L1(0.1), make_workers=workers)
+    federation = Federation(logistics(clients=2), Greedy(0.1, 1), L1(0.1), engine=workers)
     with pytest.raises(FedcanonError, match=r"client \d .* not enough memory.*engine\.workers"):
         federation.step()
     federation.close()

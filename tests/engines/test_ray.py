@@ -7,13 +7,15 @@ import tempfile
 import threading
 import time
 import warnings
-from functools import partial
 
 import pytest
-import ray
 import torch
-from ray.cluster_utils import Cluster
 from torch import nn
+
+pytest.importorskip("ray")
+
+import ray
+from ray.cluster_utils import Cluster
 
 from fedcanon import (
     FedcanonError,
@@ -26,17 +28,20 @@ from fedcanon import (
 )
 from fedcanon.algorithms import FedADMM, Scaffnew
 from fedcanon.compression import Identity, TopK
-from fedcanon.engines.packing import pack, unpack
-from fedcanon.engines.ray_actors import RayActors
+from fedcanon.engines.ray_actors import RayCluster
+from fedcanon.engines.ray_messages import pack, unpack
 from fedcanon.objectives import ModuleClients
 from fedcanon.objectives.module import ModuleTest
 from fedcanon.penalties import L1
 from fedcanon.runs.build import build
 from fedcanon.runs.config import make_config
-from fedcanon.runs.engine import workers_for
+from fedcanon.runs.engine_choice import engine_for
 from tests.problems import logistics, quadratics
+from tests.waiting import until
 
 pytestmark = [
+    pytest.mark.ray,
+    pytest.mark.usefixtures("patient_ray"),
     pytest.mark.slow,  # an actor imports PyTorch when it starts
     # Ray leaves the files and processes of its services to the garbage collector.
     pytest.mark.filterwarnings("ignore:unclosed file .*/dev/null:ResourceWarning"),
@@ -57,7 +62,7 @@ def short_lived_files():
 
 
 @pytest.fixture(scope="module")
-def cluster(short_lived_files):
+def cluster(short_lived_files, patient_ray):
     """Two nodes of one processor each, which share nothing but this machine."""
     found = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
     found.add_node(num_cpus=1)
@@ -98,10 +103,7 @@ def wait_for_all(federation):
 
 
 def assert_no_actor_lives():
-    patience = time.monotonic() + 10
-    while nodes_with_actors() and time.monotonic() < patience:
-        time.sleep(0.1)
-    assert not nodes_with_actors()
+    until(lambda: not nodes_with_actors())
 
 
 def assert_same(one, other):
@@ -128,13 +130,13 @@ def _tensors(state):
 def test_parameters_that_layers_share_stay_one_and_only_what_is_lent_is_not_copied():
     layer, data = nn.Linear(2, 2), torch.ones(64)
     tied = nn.Sequential(layer, nn.ReLU(), layer)
-    packed = pack((tied, data, data[0]), lent=[data])
-    module, lent, copied = unpack(packed)
+    packed = pack((tied, data, data[0]), read_only=[data])
+    module, shared, copied = unpack(packed)
     assert module[0].weight is module[2].weight
     assert isinstance(module[0].weight, nn.Parameter)
     assert torch.equal(module[0].weight, layer.weight)
     assert len(packed.arrays) == 4
-    assert lent.data_ptr() == data.data_ptr()
+    assert shared.data_ptr() == data.data_ptr()
     assert copied.data_ptr() != data.data_ptr()
 
 
@@ -147,23 +149,23 @@ def test_a_problem_that_cannot_be_sent_is_refused():
 def test_an_address_without_a_cluster_is_named(address, monkeypatch):
     monkeypatch.setenv("RAY_ADDRESS", address)
     with pytest.raises(FedcanonError, match=f"Ray cannot be used at {address}: "):
-        Federation(quadratics(), FedCanonPlus(), L1(0.1), make_workers=RayActors)
+        Federation(quadratics(), FedCanonPlus(), L1(0.1), engine=RayCluster())
 
 
 def test_a_missing_package_is_named(monkeypatch):
     config = make_config(None, {"engine": {"name": "ray"}})
     problem = quadratics()
     monkeypatch.setitem(sys.modules, "ray", None)
-    for module in ("packing", "ray_actors"):
+    for module in ("ray_messages", "ray_actors"):
         monkeypatch.delitem(sys.modules, f"fedcanon.engines.{module}")
     with pytest.raises(FedcanonError, match=r'pip install "fedcanon\[ray\]"'):
-        workers_for(config, problem, FedCanonPlus())
+        engine_for(config, problem, FedCanonPlus())
 
 
 def test_only_processors_are_used():
     config = make_config(None, {"engine": {"name": "ray"}, "device": "cuda"})
     with pytest.raises(FedcanonError, match='device = "cpu"'):
-        workers_for(config, quadratics(), FedCanonPlus())
+        engine_for(config, quadratics(), FedCanonPlus())
 
 
 def test_without_a_cluster_ray_is_started_on_this_machine_and_ended_with_the_last_run():
@@ -193,8 +195,10 @@ def test_without_a_cluster_ray_is_started_on_this_machine_and_ended_with_the_las
     ids=["compressed", "everyone", "splitting", "network"],
 )
 def test_same_bits_as_in_this_process(cluster, make_problem, algorithm, participants, compressor):
-    settings = (make_problem(), algorithm, L1(0.01), participants, 4, 0, compressor)
-    local, remote = Federation(*settings), Federation(*settings, RayActors)
+    parts = (make_problem(), algorithm, L1(0.01))
+    settings = {"participants": participants, "batch_size": 4, "compressor": compressor}
+    local = Federation(*parts, **settings)
+    remote = Federation(*parts, **settings, engine=RayCluster())
     assert remote.engine._workers.count == 2
     for federation in (local, remote):
         federation.step()
@@ -234,7 +238,7 @@ def test_an_actor_that_dies_is_replaced_until_there_is_no_hope(cluster, tmp_path
     clients = [*plain.clients[:3], Moody(plain.clients[3], orders), plain.clients[4]]
     settings = (Problem(clients, plain.start), FedCanonPlus(0.2, 0.1, 2), L1(0.1))
     local = Federation(*settings)
-    remote = Federation(*settings, make_workers=partial(RayActors, count=1))
+    remote = Federation(*settings, engine=RayCluster(1))
     for federation in (local, remote):
         federation.step()
         orders.write_text("peace die")
@@ -251,7 +255,7 @@ def test_an_actor_that_dies_is_replaced_until_there_is_no_hope(cluster, tmp_path
     assert torch.equal(local.model, remote.model)
 
 
-def slow_product(bench, factor, number):
+def slow_product(setup, factor, number):
     time.sleep(0.3)
     return factor * number
 
@@ -259,8 +263,10 @@ def slow_product(bench, factor, number):
 def test_work_goes_on_elsewhere_when_a_node_dies(cluster, monkeypatch):
     ray.shutdown()
     monkeypatch.setenv("RAY_ADDRESS", cluster.address)
-    settings = (logistics(), FedCanonPlus(0.5, 0.1, 3), L1(0.01), 4, 4)
-    local, remote = Federation(*settings), Federation(*settings, make_workers=RayActors)
+    parts = (logistics(), FedCanonPlus(0.5, 0.1, 3), L1(0.01))
+    settings = {"participants": 4, "batch_size": 4}
+    local = Federation(*parts, **settings)
+    remote = Federation(*parts, **settings, engine=RayCluster())
     for federation in (local, remote):
         federation.step()
     wait_for_all(remote)

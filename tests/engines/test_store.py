@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedcanon import FedcanonError
+from fedcanon.engines.memory import SparseFile
 from fedcanon.engines.store import StateStore
 
 TEMPLATE = {"v": torch.zeros(5), "w": torch.zeros(2, dtype=torch.float64), "scale": 0.0, "n": 3}
@@ -96,14 +97,37 @@ def test_memory_grows_with_the_clients_that_took_part_and_not_beyond_the_limit()
     assert float(done.stdout) < 64 + 16
 
 
-def test_a_full_disk_is_found_before_anything_is_written(monkeypatch):
+@pytest.fixture(params=["posix_fallocate", "write"])
+def allocation(request, monkeypatch):
+    """The call that takes space: macOS has only the second one."""
+    if request.param == "write":
+        monkeypatch.delattr(os, "posix_fallocate", raising=False)
+    elif not hasattr(os, "posix_fallocate"):
+        pytest.skip("this system has no posix_fallocate")
+    return request.param
+
+
+def test_what_is_reserved_takes_space_and_is_empty(allocation):
+    file = SparseFile(8 * 2**20, on_disk=True)
+    before = os.fstat(file._file).st_blocks
+    file.reserve(2**20, 3 * 2**20 + 5)
+    assert (os.fstat(file._file).st_blocks - before) * 512 >= 3 * 2**20 + 5
+    assert not file.view(0, (8 * 2**20,), torch.uint8).any()
+    assert os.fstat(file._file).st_size == 8 * 2**20
+
+
+def test_a_full_disk_is_found_before_anything_is_written(allocation, monkeypatch):
     store = StateStore(1000, {"v": torch.ones(2**18)}, limit=2**20)
     store.write(store.reserve(), {"v": torch.ones(2**18)})
 
-    def full(file, offset, size):
+    def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(os, "posix_fallocate", full)
-    expected = r"no disk left .* 1 take 1\.0 MiB each \(No space left.*TMPDIR"
-    with pytest.raises(FedcanonError, match=expected):
-        store.reserve()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, allocation, full)
+        expected = r"no disk left .* 1 take 1\.0 MiB each \(No space left.*TMPDIR"
+        with pytest.raises(FedcanonError, match=expected):
+            store.reserve()
+    require_equal(store.read(0), {"v": torch.ones(2**18)})
+    store.write(store.reserve(), {"v": torch.full((2**18,), 2.0)})  # there is space again
+    require_equal(store.read(1), {"v": torch.full((2**18,), 2.0)})

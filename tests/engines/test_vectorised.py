@@ -1,7 +1,5 @@
 """Clients that take their local steps together: the same to rounding, the same bits anywhere."""
 
-from functools import partial
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -11,8 +9,7 @@ from torch import nn
 from fedcanon import FedcanonError, FedCanonPlus, Federation
 from fedcanon.algorithms import ALGORITHMS
 from fedcanon.compression import TopK
-from fedcanon.engines.processes import Processes
-from fedcanon.engines.workers import InProcess
+from fedcanon.engines import Local
 from fedcanon.objectives import ModuleObjective
 from fedcanon.objectives.perceptron import perceptron_of
 from fedcanon.objectives.stacked import StackedModule
@@ -24,16 +21,15 @@ from tests.engines.networks import algorithm, classifiers
 TOGETHER = [name for name in ALGORITHMS if "decentralised" not in name]
 
 
-def trained(problem, method, *, vectorised, batch_size=8, make_workers=InProcess, **settings):
+def trained(problem, method, *, vectorised, batch_size=8, workers=None, **settings):
     participants = 39 if method.partial_participation else None
     federation = Federation(
         problem,
         method,
         MCP(1e-3),
-        participants,
-        batch_size,
-        vectorised=vectorised,
-        make_workers=make_workers,
+        participants=participants,
+        batch_size=batch_size,
+        engine=Local(workers, vectorised),
         **settings,
     )
     for _ in range(3):
@@ -77,8 +73,7 @@ def test_compressed_uploads_agree():
 def test_any_number_of_processes_gives_the_same_bits():
     problem, method = classifiers(clients=45), FedCanonPlus(0.05, 0.05, 3)
     models = [
-        trained(problem, method, vectorised=True, make_workers=workers).model
-        for workers in (InProcess, partial(Processes, count=2), partial(Processes, count=3))
+        trained(problem, method, vectorised=True, workers=workers).model for workers in (None, 2, 3)
     ]
     assert all(torch.equal(models[0], model) for model in models)
 
@@ -152,11 +147,11 @@ def test_only_linear_layers_and_relu_under_plain_cross_entropy_are_done_by_hand(
 
 def test_a_problem_that_cannot_be_stacked_is_refused_when_it_is_asked_for():
     with pytest.raises(FedcanonError, match=r"engine\.vectorised is for linear models"):
-        Federation(classifiers(norm=True), FedCanonPlus(), L1(0.1), vectorised=True)
+        Federation(classifiers(norm=True), FedCanonPlus(), L1(0.1), engine=Local(vectorised=True))
 
 
 def decided(*given):
-    return build(load_config(None, ["data.name=digits", *given])).vectorised
+    return build(load_config(None, ["data.name=digits", *given])).engine.vectorised
 
 
 def test_the_rule_looks_at_sizes_only_and_a_setting_overrides_it():

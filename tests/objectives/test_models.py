@@ -127,7 +127,13 @@ def test_a_round_of_fedcanon_plus_on_a_resnet(norm):
 
     def after_one_round(*participants):
         flat.buffers.copy_(at_start)
-        federation = Federation(Problem(clients, start), FedCanonPlus(0.1, 0.01, 1), penalty, 1, 2)
+        federation = Federation(
+            Problem(clients, start),
+            FedCanonPlus(0.1, 0.01, 1),
+            penalty,
+            participants=1,
+            batch_size=2,
+        )
         federation.step(list(participants))
         return federation
 

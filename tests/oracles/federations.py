@@ -3,8 +3,9 @@
 import numpy as np
 import torch
 
-from fedcanon import FedCanonPlus, Federation, Logistic, Problem, fit, theory
+from fedcanon import FedCanonPlus, Federation, Logistic, Problem, fit
 from fedcanon.data import partition
+from fedcanon.objectives import curvature
 
 
 def spread(X, y, *, intercept, weights="samples", spec="dirichlet:0.2"):
@@ -19,7 +20,7 @@ def solve(problem, penalty, *, speed, K, tolerance, rounds, start=None):
     """FedCanon+ with α = βK = speed/L until ‖G^α‖ is below the tolerance."""
     if start is not None:
         problem = Problem(problem.clients, start, problem.weights)
-    L = theory.curvature(problem, torch.zeros_like(problem.start), np.random.default_rng(0))
+    L = curvature(problem, torch.zeros_like(problem.start), np.random.default_rng(0))
     alpha = speed / L
     federation = Federation(problem, FedCanonPlus(beta=alpha / K, local_steps=K), penalty)
     result = fit(

@@ -14,8 +14,8 @@ def accuracy(rounds, *settings):
     return federation.problem.test(federation.model)["accuracy"]
 
 
-def test_a_linear_model_on_a9a(needs_data):
-    needs_data("a9a")
+@pytest.mark.data("a9a")
+def test_a_linear_model_on_a9a():
     steps = "algorithm={name='fedcanon+', beta=0.2, local_steps=10}"
     penalty = "penalty={name='l1', kappa=1e-4}"
     found = accuracy(100, "data.name=a9a", "model.name=linear", steps, penalty, "batch_size=128")
@@ -28,14 +28,14 @@ NETWORK = (
 )
 
 
-def test_an_mlp_on_fashion_mnist(needs_data):
-    needs_data("fashion_mnist")
+@pytest.mark.data("fashion_mnist")
+def test_an_mlp_on_fashion_mnist():
     steps = "algorithm={name='fedcanon+', beta=0.1, local_steps=20}"
     assert accuracy(80, *NETWORK, "model.name=mlp", steps, "batch_size=64") >= 0.86
 
 
 @pytest.mark.exhaustive
-def test_a_cnn_on_fashion_mnist(needs_data):
-    needs_data("fashion_mnist")
+@pytest.mark.data("fashion_mnist")
+def test_a_cnn_on_fashion_mnist():
     steps = "algorithm={name='fedcanon+', beta=0.2, local_steps=20}"
     assert accuracy(60, *NETWORK, "model.name=cnn", steps, "batch_size=16") >= 0.88

@@ -61,8 +61,8 @@ def agree_in_objective_and_decisions(X, dense, y, kappa, **options):
 
 
 @pytest.mark.slow
-def test_a9a(needs_data):
-    needs_data("a9a")
+@pytest.mark.data("a9a")
+def test_a9a():
     train = DATASETS["a9a"]().train
     agree_in_objective_and_decisions(
         train.inputs,

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from fedcanon.paper.items import ITEMS
-from fedcanon.paper.scales import Scale
-from fedcanon.paper.trials import Bench
+from fedcanon.paper.outcome import Scale
+from fedcanon.paper.trials import Trainer
 
 
 @pytest.fixture
@@ -14,7 +14,7 @@ def outcome(tmp_path):
     """The last outcome of an item at the smallest scale, with its runs in a temporary folder."""
 
     def run(name):
-        *_, last = ITEMS[name](Scale.smoke, Bench(tmp_path / "runs"))
+        *_, last = ITEMS[name](Scale.smoke, Trainer(tmp_path / "runs"))
         return last
 
     return run

@@ -129,6 +129,57 @@ def test_a_constraint_holds_after_its_prox(case: Case) -> None:
 
 
 @table(ALL)
+@pytest.mark.parametrize(
+    ("dtype", "scale"),
+    [(torch.float32, s) for s in (1e19, 1e37)] + [(torch.float64, s) for s in (1e17, 1e155, 1e300)],
+    ids=str,
+)
+def test_the_prox_of_huge_entries_is_right(case: Case, dtype: torch.dtype, scale: float) -> None:
+    y, step = case.tensor(10, dtype, scale), case.steps[0]
+    strided = torch.zeros(*case.shape, 2, dtype=dtype)[..., 0].copy_(y)
+    bound = case.penalty.subgradient_bound(case.shape)
+    for p in (case.penalty.prox(y, step), case.penalty.prox_(strided, step)):
+        assert bool(p.isfinite().all())
+        subgradient = (y - p).double() / scale / step
+        if bound < math.inf:  # much less than a rounding error, beside such entries
+            assert float(subgradient.abs().max()) <= 10 * torch.finfo(dtype).eps / step
+        if case.constraint:
+            assert math.isfinite(case.penalty.value(p))
+        if case.constraint and case.penalty.in_theory:
+            for seed in range(20, 40):  # no way into the set leads towards y
+                way = (case.penalty.prox(case.tensor(seed, dtype), step) - p).double()
+                way /= way.abs().max().clamp(min=1e-30)
+                assert float((subgradient * way).sum()) <= 1e-5 / step
+
+
+@table(ALL)
+def test_integers_are_refused(case: Case) -> None:
+    for dtype in (torch.int64, torch.int32, torch.bool):
+        y = torch.ones(case.shape, dtype=dtype)
+        for prox in (case.penalty.prox, case.penalty.prox_):
+            with pytest.raises(FedcanonError, match=f"floating-point numbers, not of {dtype}"):
+                prox(y, case.steps[0])
+        assert torch.equal(y, torch.ones(case.shape, dtype=dtype))
+
+
+@only(lambda case: case.fits_empty)
+def test_the_prox_of_an_empty_tensor_is_empty_and_its_value_is_0(case: Case) -> None:
+    for y in (case.empty(), case.empty().float()):
+        assert case.penalty.value(y) == 0
+        assert case.penalty.prox_(y, case.steps[0]) is y
+        assert y.shape == case.empty().shape
+        assert case.penalty.zeros(y) == (0, 0)
+
+
+@only(lambda case: not case.fits_empty)
+def test_an_empty_tensor_is_refused_where_the_parameters_ask_for_entries(case: Case) -> None:
+    y = case.empty()
+    for call in (case.penalty.value, lambda y: case.penalty.prox(y, case.steps[0])):
+        with pytest.raises(FedcanonError, match=r"\.$"):
+            call(y)
+
+
+@table(ALL)
 def test_not_a_number_is_never_hidden(case: Case) -> None:
     for dtype in (torch.float32, torch.float64):
         for position in range(math.prod(case.shape)):

@@ -2,13 +2,17 @@
 
 import math
 import re
-from collections.abc import Callable
+import tomllib
+from collections.abc import Callable, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 
+import numpy as np
 import pytest
+import torch
 from pydantic import TypeAdapter, ValidationError
 
 from fedcanon.errors import FedcanonError
+from fedcanon.layout import Layout
 from fedcanon.penalties import (
     L0,
     L1,
@@ -36,7 +40,9 @@ from fedcanon.penalties import (
     SparseGroupLasso,
     TotalVariation,
     WeightedL1,
+    on_weights,
 )
+from fedcanon.runs.named import make_penalty
 
 NEEDED = {"weighted_l1": {"kappa": 1.0, "weights": [1, 2]}, "cardinality": {"count": 3}}
 
@@ -80,6 +86,12 @@ def test_groups_come_from_lists() -> None:
         (lambda: L1(-1.0), "kappa at least 0"),
         (lambda: L1(math.nan), "kappa"),
         (lambda: L1(math.inf), "finite kappa"),
+        (lambda: L1(1e300), r"a kappa of at most 1e\+30, not 1e\+300"),
+        (lambda: MCP(1e300), r"at most 1e\+30"),
+        (lambda: L1Ball(1e300), r"at most 1e\+30"),
+        (lambda: WeightedL1(1.0, (1e300,)), r"at most 1e\+30"),
+        (lambda: WeightedL1(1.0, ("a", "b")), "weights that are numbers"),  # type: ignore[arg-type]
+        (lambda: WeightedL1(1.0, (math.nan,)), "weights"),
         (lambda: WeightedL1(1.0, (1.0, -1.0)), "weights"),
         (lambda: WeightedL1(-1.0, (1.0,)), "kappa"),
         (lambda: ElasticNet(-1.0, 0.0), "kappa1"),
@@ -123,6 +135,41 @@ def test_groups_come_from_lists() -> None:
 def test_bad_parameters_are_refused(build: Callable[[], Penalty], message: str) -> None:
     with pytest.raises(FedcanonError, match=message):
         build()
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [[0, 1, 2], range(3), np.arange(3), np.arange(3.0, dtype=np.float32), torch.arange(3.0)],
+    ids=repr,
+)
+def test_weights_come_as_sequences_arrays_and_tensors(weights: Sequence[float]) -> None:
+    penalty = WeightedL1(0.5, weights)
+    assert penalty == WeightedL1(0.5, (0.0, 1.0, 2.0))
+    assert hash(penalty) == hash(WeightedL1(0.5, (0.0, 1.0, 2.0)))
+    assert penalty.prox(torch.ones(3), 1.0).tolist() == [1.0, 0.5, 0.0]
+    read_only = np.arange(3.0)
+    read_only.flags.writeable = False
+    assert WeightedL1(0.5, read_only) == penalty  # type: ignore[arg-type]
+    assert WeightedL1(0.5, torch.arange(3.0, requires_grad=True)) == penalty  # type: ignore[arg-type]
+
+
+def test_weights_and_groups_come_from_toml() -> None:
+    text = """
+    weights = {name = "weighted_l1", kappa = 0.5, weights = [0, 1, 2.5], on = "all"}
+    listed = {name = "group_lasso", axis = 1, groups = [[0, 1], [2]], weights = [1, 2]}
+    named = {name = "group_lasso", axis = 1, groups = {size = [0, 1], age = [2]}, weights = [1, 2]}
+    """
+    layout = Layout.of([("weight", (1, 3)), ("bias", (1,))])
+    tables = tomllib.loads(text)
+    assert make_penalty(tables["weights"], layout) == WeightedL1(0.5, (0.0, 1.0, 2.5))
+    expected = on_weights(GroupLasso(1e-3, 1, ((0, 1), (2,)), (1.0, 2.0)), layout)
+    assert make_penalty(tables["listed"], layout) == expected
+    assert make_penalty(tables["named"], layout) == expected
+
+
+def test_a_threshold_above_all_numbers_makes_zeros_and_no_warning() -> None:
+    for penalty in (L1(1e30), WeightedL1(1e30, (1.0, 1.0)), GroupLasso(1e29, groups=2)):
+        assert penalty.prox(torch.tensor([1e38, 1.0]), 1e20).tolist() == [0.0, 0.0]
 
 
 def test_heuristics_are_outside_the_theory() -> None:

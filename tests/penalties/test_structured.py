@@ -14,6 +14,7 @@ from fedcanon.penalties import (
     Cardinality,
     GroupLasso,
     GroupMCP,
+    GroupSCAD,
     L1Ball,
     L2Ball,
     LInf,
@@ -25,6 +26,7 @@ from fedcanon.penalties import (
     TotalVariation,
     WeightedL1,
 )
+from fedcanon.penalties.group import Groups
 
 
 def random(*shape: int, seed: int = 0, scale: float = 2) -> torch.Tensor:
@@ -44,6 +46,48 @@ def test_slices_blocks_and_lists_describe_the_same_groups() -> None:
     torch.testing.assert_close(by_list, rows.view(-1), rtol=1e-14, atol=0)
     columns = GroupLasso(0.9, axis=1).prox(y.T.contiguous(), 1.0).T
     torch.testing.assert_close(columns, rows, rtol=1e-14, atol=0)
+
+
+@pytest.mark.parametrize("groups", [((3, 0), (2,)), 2])
+def test_groups_of_columns_take_their_whole_blocks(groups: Groups) -> None:
+    y = random(3, 4)
+    columns = groups if isinstance(groups, tuple) else ((0, 1), (2, 3))
+    flat = tuple(tuple(4 * row + j for row in range(3) for j in group) for group in columns)
+    for kind in (GroupLasso, GroupMCP, GroupSCAD, SparseGroupLasso):
+        blocks, listed = kind(0.3, axis=1, groups=groups), kind(0.3, groups=flat)
+        expected = listed.prox(y.flatten(), 1.0).view(3, 4)
+        torch.testing.assert_close(blocks.prox(y, 1.0), expected, rtol=1e-14, atol=0)
+        assert blocks.value(y) == pytest.approx(listed.value(y.flatten()), rel=1e-14)
+        bound = listed.subgradient_bound((12,))
+        assert blocks.subgradient_bound((3, 4)) == pytest.approx(bound, rel=1e-14)
+        assert blocks.zeros(torch.zeros(3, 4)) == listed.zeros(torch.zeros(12))
+
+
+def test_groups_come_as_tuples_lists_arrays_tensors_and_by_name() -> None:
+    expected = GroupLasso(0.5, groups=((0, 2), (1,)), weights=(1.0, 2.0))
+    for groups in (
+        [[0, 2], [1]],
+        [np.array([0, 2]), torch.tensor([1])],
+        {"size": range(0, 3, 2), "age": [np.int64(1)]},
+    ):
+        found = GroupLasso(0.5, groups=groups, weights=np.array([1, 2]))
+        assert found == expected
+        assert hash(found) == hash(expected)
+        assert SparseGroupLasso(0.1, 0.5, groups=groups).groups == expected.groups
+    for wrong in ("rows", [0, 1], [["a"]], 2.5, {"a": 3}):
+        with pytest.raises(FedcanonError, match="a number, lists of indices, or a dictionary"):
+            GroupLasso(0.5, groups=wrong)  # type: ignore[arg-type]
+
+
+def test_a_weight_of_0_is_no_penalty() -> None:
+    x = torch.tensor([0.0, 0.0, 1.0, 0.0])
+    assert WeightedL1(1.0, (0.0, 1.0, 1.0, 2.0)).zeros(x) == (2, 3)
+    assert WeightedL1(1.0, (0.0, 1.0, 1.0, 2.0)).zeros(x.view(2, 2)) == (2, 3)
+    assert GroupLasso(1.0, groups=2, weights=(1.0, 0.0)).zeros(x) == (2, 2)
+    assert GroupLasso(1.0, weights=(0.0, 1.0)).zeros(x.view(2, 2)) == (1, 2)
+    assert GroupLasso(1.0, groups=((0, 1), (3,)), weights=(0.0, 1.0)).zeros(x) == (1, 1)
+    sparse = SparseGroupLasso(1.0, 1.0, groups=2, weights=(1.0, 0.0))
+    assert sparse.zeros(x) == (3, 4)
 
 
 def test_whole_groups_become_exact_zeros() -> None:
@@ -90,13 +134,34 @@ def test_norms_of_long_vectors_are_accurate_in_single_precision() -> None:
     assert L2(1.0).value(strided) == pytest.approx(math.sqrt(3e6), rel=1e-6)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("power", [-0.7, 0.7])
+def test_norms_of_entries_whose_squares_are_no_numbers(dtype: torch.dtype, power: float) -> None:
+    limits = torch.finfo(dtype)
+    size = float(limits.max) ** power if power > 0 else float(limits.tiny) ** -power
+    y = torch.tensor([[3.0, 4.0], [0.0, 0.0]], dtype=dtype) * size
+    close = {"rtol": 4 * limits.eps, "atol": 0.0}
+    for x in (y, torch.stack([y, y], -1)[..., 0]):
+        assert L2(1.0).value(x) == pytest.approx(5 * size, rel=4 * limits.eps)
+        assert GroupLasso(1.0, weights=(1, 1)).value(x) == pytest.approx(
+            5 * size, rel=4 * limits.eps
+        )
+        inside = x if power < 0 else torch.tensor([[0.6, 0.8], [0.0, 0.0]], dtype=dtype)
+        torch.testing.assert_close(L2Ball(1.0).prox(x, 1.0), inside, **close)
+        listed = GroupLasso(1.0, groups=((0, 1), (2,)), weights=(1, 1)).prox(
+            x.flatten(), 0.1 * size
+        )
+        torch.testing.assert_close(listed, 0.98 * y.flatten(), **close)
+
+
 @pytest.mark.parametrize(
     ("penalty", "shape", "message"),
     [
         (GroupLasso(), (6,), "needs groups"),
         (GroupLasso(groups=4), (6,), "blocks of 4"),
         (GroupLasso(groups=((0, 9),)), (6,), "index 9"),
-        (GroupLasso(groups=2), (2, 3), "leave groups out"),
+        (GroupLasso(groups=2), (3, 2), "3 slices of a tensor of shape .3, 2. along axis 0"),
+        (GroupLasso(axis=1, groups=((0, 3),)), (2, 3), "index 3, but .* where indices end at 2"),
         (GroupLasso(axis=2), (2, 3), "no axis 2"),
         (GroupLasso(weights=(1.0,)), (2, 3), "1 weights for 2 groups"),
         (SparseGroupLasso(weights=(1.0,)), (2, 3), "1 weights for 2 groups"),

@@ -1,7 +1,5 @@
 """Real runs, and a real browser."""
 
-import os
-import shutil
 from pathlib import Path
 
 import pytest
@@ -10,6 +8,8 @@ from playwright.sync_api import sync_playwright
 from fedcanon.runs.folder import RunFolder
 from fedcanon.runs.observers import Observer
 from fedcanon.runs.training import train
+from tests.conftest import CHROMIUM
+from tests.waiting import PATIENCE
 
 METHODS = ("fedcanon+", "scaffold")
 SEEDS = (0, 1, 2)
@@ -52,15 +52,9 @@ def _run(path, method, seed, **others):
 
 @pytest.fixture(scope="module")
 def browser():
-    """Headless Chromium; where there is none a test is skipped, but fails in CI."""
-    path = shutil.which("chromium") or shutil.which("chromium-browser")
-    if path is None:
-        reason = "there is no chromium: apt-get install chromium"
-        if os.environ.get("CI"):
-            pytest.fail(reason)
-        pytest.skip(reason)
+    """Headless Chromium."""
     with sync_playwright() as playwright:
-        yield playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
 
 
 class Visit:
@@ -69,6 +63,7 @@ class Visit:
     def __init__(self, browser, url, width=1280, scheme="light"):
         size = {"width": width, "height": 900}
         context = browser.new_context(viewport=size, color_scheme=scheme)
+        context.set_default_timeout(1000 * PATIENCE)
         self.page, self.errors, self.requests = context.new_page(), [], []
         self.page.on("console", self._heard)
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))

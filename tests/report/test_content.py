@@ -12,9 +12,9 @@ from fedcanon.report.page.html import content
 from fedcanon.report.page.provenance import differences
 from fedcanon.report.page.reading import read_run
 from fedcanon.report.page.results import notes, results
-from fedcanon.report.plots import plot_histories, save
 from fedcanon.report.wording import byte_count, described, duration, mean_and_deviation, written
 from fedcanon.runs.folder import RunFolder
+from fedcanon.runs.plots import plot_histories, save
 from fedcanon.runs.training import train
 
 

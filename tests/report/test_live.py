@@ -16,6 +16,7 @@ from fedcanon.report.page import live, serving
 from fedcanon.runs.observers import Observer
 from fedcanon.runs.training import train
 from tests.report.conftest import PANELS
+from tests.waiting import PATIENCE, until
 
 
 class Gate(Observer):
@@ -31,7 +32,7 @@ class Gate(Observer):
     def round(self, t):
         if t == self.closed_after:
             self.reached.set()
-            assert self.opened.wait(60)
+            assert self.opened.wait(PATIENCE)
 
 
 @contextmanager
@@ -44,16 +45,16 @@ def held_run(path, rounds=6, closed_after=3):
     )
     work.start()
     try:
-        assert gate.reached.wait(60)
+        assert gate.reached.wait(PATIENCE)
         yield gate
     finally:
         gate.opened.set()
-        work.join(60)
+        work.join(PATIENCE)
 
 
 def ask(address, path="/data.json", host=None, method="GET"):
     name, port = address.removeprefix("http://").split(":")
-    connection = http.client.HTTPConnection(name, int(port), timeout=30)
+    connection = http.client.HTTPConnection(name, int(port), timeout=PATIENCE)
     try:
         connection.request(method, path, headers={"Host": host} if host else {})
         answer = connection.getresponse()
@@ -104,6 +105,7 @@ def test_a_zoom_outlasts_an_update(visit, tmp_path):
 
 def test_the_page_says_that_its_server_has_ended(browser, runs):
     page = browser.new_page()
+    page.set_default_timeout(1000 * PATIENCE)
     with serving(runs["scaffold-0"].path) as address:
         page.goto(address)
         page.wait_for_selector("#panels .js-line")
@@ -164,16 +166,15 @@ def test_watch_ends_with_ctrl_c(fedcanon, runs):
         port = probe.getsockname()[1]
     answers = []
 
-    def look_and_interrupt():
+    def look():
         try:
-            for _ in range(300):
-                try:
-                    answers.append(ask(f"http://127.0.0.1:{port}")[0])
-                    return
-                except ConnectionRefusedError:
-                    time.sleep(0.1)
-        finally:
-            os.kill(os.getpid(), signal.SIGINT)
+            return ask(f"http://127.0.0.1:{port}")[0]
+        except ConnectionRefusedError:
+            return None
+
+    def look_and_interrupt():
+        answers.append(until(look))
+        os.kill(os.getpid(), signal.SIGINT)
 
     # A shell that starts tests in the background lets them ignore the signal.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -226,7 +227,7 @@ def test_live_shows_a_run_of_this_process(command, fedcanon, tmp_path, monkeypat
     viewer = threading.Thread(target=watch_it, daemon=True)
     viewer.start()
     code, out, _ = fedcanon(*arguments, "--live")
-    viewer.join(10)
+    viewer.join(PATIENCE)
     assert code == 0
     assert f"shown at {addresses[0]}" in out
     assert states[-1] == "finished"

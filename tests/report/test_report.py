@@ -13,6 +13,7 @@ from fedcanon.report.wording import byte_count
 from fedcanon.runs.measures import frame
 from fedcanon.runs.training import load, train
 from tests.report.conftest import METHODS, PANELS, SEEDS
+from tests.waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -240,11 +241,11 @@ def test_nothing_sticks_out(visit, report, width, scheme):
 
 
 def test_charts_follow_the_window(seen):
+    too_wide = "chart.layout.width - chart.clientWidth"
     for width in (390, 1280):
         seen.page.set_viewport_size({"width": width, "height": 900})
-        seen.page.wait_for_timeout(500)
-        widths = seen.charts("chart.layout.width - chart.clientWidth")
-        assert widths == [0] * len(PANELS)
+        until(lambda: seen.charts(too_wide) == [0] * len(PANELS))
+        assert max(seen.charts("chart.clientWidth")) < width
 
 
 def test_light_and_dark_differ_and_charts_follow(seen, tmp_path):
@@ -252,19 +253,18 @@ def test_light_and_dark_differ_and_charts_follow(seen, tmp_path):
         "[chart.layout.font.color, chart.data.at(-1).line.color, chart.layout.xaxis.gridcolor]"
     )
 
-    def look(scheme):
-        seen.page.emulate_media(color_scheme=scheme)
-        seen.page.wait_for_timeout(300)
-        picture = tmp_path / f"{scheme}.png"
-        seen.page.locator("#panels figure").first.screenshot(path=picture)
-        brightness = ImageStat.Stat(Image.open(picture).convert("L")).mean[0]
-        return brightness, seen.charts(colours)
+    def brightness():
+        seen.page.locator("#panels figure").first.screenshot(path=tmp_path / "look.png")
+        return ImageStat.Stat(Image.open(tmp_path / "look.png").convert("L")).mean[0]
 
-    light, dark, again = look("light"), look("dark"), look("light")
-    assert light[0] > 220
-    assert dark[0] < 60
-    assert all(a != b for a, b in zip(light[1][0], dark[1][0], strict=True))
-    assert again[1] == light[1]
+    light = seen.charts(colours)
+    assert brightness() > 220
+    seen.page.emulate_media(color_scheme="dark")
+    until(lambda: all(a != b for a, b in zip(light[0], seen.charts(colours)[0], strict=True)))
+    until(lambda: brightness() < 60)
+    seen.page.emulate_media(color_scheme="light")
+    until(lambda: seen.charts(colours) == light)
+    until(lambda: brightness() > 220)
 
 
 def test_an_interrupted_run_has_a_page_without_a_model(visit, fedcanon, interrupted, tmp_path):

@@ -5,7 +5,17 @@ import math
 import pytest
 import torch
 
-from fedcanon import PGD, FedcanonError, FedCanonPlus, Federation, fit
+from fedcanon import (
+    PGD,
+    DivergenceError,
+    FedcanonError,
+    FedCanonPlus,
+    Federation,
+    Observer,
+    fit,
+    resume,
+    train,
+)
 from fedcanon.algorithms import Schedule
 from fedcanon.penalties import L1, MCP, Box
 from fedcanon.runs.measures import is_small, stationarity, stationarity_step
@@ -124,3 +134,63 @@ def test_a_schedule_that_grows_out_of_the_domain_is_refused_before_any_work():
     federation = Federation(golden(), PGD(WarmUp()), MCP(1.0, 1.0, "lambda"))
     with pytest.raises(FedcanonError, match="below 1/ρ = 1"):
         fit(federation, 20)
+
+
+class Patience(Observer):
+    """Ends a run after some rounds, and counts them in the records."""
+
+    def __init__(self, rounds):
+        self.rounds, self.done, self.ended = rounds, 0, None
+
+    def numbers(self):
+        return {"budget_left": self.rounds - self.done}
+
+    def round(self, t):
+        self.done = t
+        return "the budget is spent" if t >= self.rounds else None
+
+    def end(self, stopped):
+        self.ended = stopped
+
+
+def test_an_observer_may_end_a_run_and_add_numbers_to_its_records():
+    patience = Patience(3)
+    result = fit(Federation(golden(), PGD(0.2), L1(0.1)), 10, observers=[Observer(), patience])
+    assert result.stopped == patience.ended == "the budget is spent"
+    assert [record.round for record in result.records] == [0, 1, 2, 3]
+    assert [record.diagnostics for record in result.records] == [
+        {"budget_left": left} for left in (3, 3, 2, 1)
+    ]
+
+
+def test_a_run_that_an_observer_ends_is_kept_and_can_go_on(tmp_path):
+    settings = {"model": "linear", "clients": {"count": 2}, "rounds": 6}
+    stopped = train(settings, folder=tmp_path / "run", observers=[Patience(2)])
+    assert (stopped.last.round, stopped.stopped) == (2, "the budget is spent")
+    gone_on = resume(tmp_path / "run")
+    assert torch.equal(gone_on.vector, train(settings).vector)
+
+
+def test_divergence_has_a_type_of_its_own():
+    with pytest.raises(DivergenceError, match="diverged"):
+        fit(Federation(quadratics(), FedCanonPlus(1e30, 1e30, 10), L1(0.1)), 20)
+
+
+class Threads(Observer):
+    """Looks at how many threads there are in a run."""
+
+    def round(self, t):
+        self.found = torch.get_num_threads()
+
+
+def test_a_run_has_one_thread_and_gives_the_others_back():
+    before, watch = torch.get_num_threads(), Threads()
+    torch.set_num_threads(3)
+    try:
+        fit(Federation(golden(), PGD(0.2), L1(0.1)), 2, observers=[watch])
+        assert (watch.found, torch.get_num_threads()) == (1, 3)
+        with pytest.raises(FedcanonError):
+            fit(Federation(golden(), PGD(0.2), L1(0.1)), 0)
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)

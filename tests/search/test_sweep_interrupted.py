@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -16,12 +15,14 @@ from fedcanon.runs.folder import RunFolder
 from fedcanon.search.goal import Goal
 from fedcanon.search.space import Sampler, parse_space
 from fedcanon.search.sweep import Sweep, run_sweep
+from tests.search.held import MARK
+from tests.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.slow
 
-ROUNDS = 100
-SETTINGS = ("data.name=breast_cancer", "model.name=logistic", f"rounds={ROUNDS}")
-SETTINGS += ("checkpoint.rounds=10", "evaluate.every=50")
+ROOT = Path(__file__).parents[2]
+SETTINGS = ("data.name=breast_cancer", "model.name=tests.search.held:linear", "rounds=40")
+SETTINGS += ("checkpoint.rounds=10", "evaluate.every=20")
 OVER = ("algorithm.beta=0.01,0.03,0.1", "seed=0,1")
 COMMAND = ["sweep", "--workers", "2"]
 COMMAND += [word for over in OVER for word in ("--over", over)]
@@ -38,33 +39,20 @@ def undisturbed(tmp_path_factory):
 
 
 def begin(folder, **options):
-    """The sweep in a process of its own, until some runs have ended and others have not."""
-    process = start(
-        [sys.executable, "-m", "fedcanon", *COMMAND, "--folder", str(folder)], **options
-    )
-    wait(process, lambda: list(folder.glob("*/result.json")) and half_done(folder))
+    """The sweep in a process of its own; some runs have ended, and each worker holds another."""
+    command = [sys.executable, "-m", "fedcanon", *COMMAND, "--folder", str(folder)]
+    process = start(command, env={**os.environ, "HOLD": "1"}, **options)
+    wait(process, lambda: len(list(folder.glob(f"trial-*/{MARK}"))) == 2)
     return process
 
 
 def start(command, **options):
-    return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
-    )
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(command, cwd=ROOT, **pipes, **options)
 
 
 def wait(process, happened):
-    deadline = time.monotonic() + 120
-    while not happened():
-        assert process.poll() is None, "the sweep was over before it could be interrupted"
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
-def half_done(folder):
-    """The runs with a checkpoint that are far from their end."""
-    checkpoints = sorted(folder.glob("trial-*/checkpoints/round-*.safetensors"))
-    newest = {path.parents[1]: int(path.name.split("-")[1]) for path in checkpoints}
-    return [run for run, done in newest.items() if done < ROUNDS / 2]
+    until(happened, alive=lambda: process.poll() is None)
 
 
 def finished(folder):
@@ -92,8 +80,7 @@ def test_killed(fedcanon, tmp_path, undisturbed):
     process = begin(folder)
     process.kill()
     process.communicate()
-    time.sleep(0.5)  # its workers end with it
-    assert all(run.status != "running" for run in map(RunFolder, folder.glob("trial-*")))
+    until(lambda: all(run.status != "running" for run in map(RunFolder, folder.glob("trial-*"))))
     check_the_rest(fedcanon, folder, undisturbed)
 
 
@@ -106,9 +93,9 @@ def test_stopped(fedcanon, tmp_path, undisturbed, whom):
         os.killpg(process.pid, signal.SIGINT)
     else:
         process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 2
-    assert err.startswith("error: stopped: the same command goes on")
+    _, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 130
+    assert err.startswith("stopped: the same command goes on")
     assert err.count("\n") == 1
     check_the_rest(fedcanon, folder, undisturbed)
 
@@ -117,7 +104,7 @@ def test_a_worker_is_killed(fedcanon, tmp_path, undisturbed):
     folder = tmp_path / "s"
     process = begin(folder)
     os.kill(next(w for server in children(process.pid) for w in children(server)), signal.SIGKILL)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 2
     assert err.startswith("error: a worker process was ended from outside")
     assert err.count("\n") == 1
@@ -139,7 +126,7 @@ def test_an_idle_worker_is_killed_while_the_other_one_trains(tmp_path):
     assert (len(workers), len(idle)) == (2, 1)
     os.kill(idle[0], signal.SIGKILL)
     try:
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=PATIENCE)
     finally:
         for pid in (process.pid, *workers):
             with contextlib.suppress(ProcessLookupError):

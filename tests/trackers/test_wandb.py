@@ -1,11 +1,11 @@
 """What Weights & Biases writes offline is what was recorded."""
 
 import json
-import time
 
 import pytest
 
 from tests.trackers.runs import expected, interrupt_tracked, resume_tracked, run_tracked
+from tests.waiting import until
 
 pytest.importorskip("wandb")
 
@@ -23,12 +23,12 @@ def no_settings_from_outside(monkeypatch):
 
 def messages(path):
     """All that a .wandb file holds, once its writer, another process, has reached the end."""
-    for _ in range(100):
+
+    def complete():
         found = list(written(path))
-        if found and found[-1].HasField("exit"):
-            return found
-        time.sleep(0.1)
-    return pytest.fail(f"{path} has no end.")
+        return found if found and found[-1].HasField("exit") else None
+
+    return until(complete)
 
 
 def written(path):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal, Protocol, get_args, get_origin, get_type_hints
 
@@ -11,42 +11,33 @@ import numpy as np
 from torch import Tensor
 
 from fedcanon.algorithms.schedules import Schedule, require_local_steps, require_step
+from fedcanon.compression import Encoded
 from fedcanon.errors import FedcanonError
 
 State = dict[str, Any]
-"""Named flat vectors (1-D tensors) and small numbers."""
-
-
-_OWN = "client/"
-"""Marks the entries of a client's own state in messages to clients that keep nothing."""
+"""Flat vectors (1-D tensors) and numbers, by name."""
 
 
 class Prox(Protocol):
-    """prox_{step·h} on the server: counted, returns a new vector; a step of 0 is the identity."""
+    """The proximal operator of h on the server; its calls are counted."""
 
     def __call__(self, x: Tensor, step: float, *, counted: bool = True) -> Tensor:
-        """prox_{step·h}(x). ``counted`` is off for a copy kept only to look at."""
-        ...
+        """Return prox_{step·h}(x) as a new vector; a step of 0 is the identity.
 
-
-class OnItsWay(Protocol):
-    """A vector as it travels: compressed, clipped or as it was."""
-
-    @property
-    def vector(self) -> Tensor:
-        """What the receiver makes of it."""
+        ``counted`` is False for a result that the method itself does not need.
+        """
         ...
 
 
 class Work(Protocol):
-    """All that a client can do."""
+    """The operations that an algorithm can use on a client."""
 
     def gradient(self, x: Tensor) -> Tensor:
-        """g_i(x) on a fresh mini-batch; valid until the next call."""
+        """Return the gradient g_i(x) on a new mini-batch; it is valid until the next call."""
         ...
 
     def full_gradient(self, x: Tensor) -> Tensor:
-        """∇f_i(x), exact."""
+        """Return the exact gradient ∇f_i(x)."""
         ...
 
     def descend(
@@ -59,10 +50,17 @@ class Work(Protocol):
         pull: tuple[Tensor, float] | None = None,
         prox: float = 0.0,
     ) -> Tensor:
-        """``steps`` times x ← prox_{prox·h}(x − step·(g_i(x) + shift + s·(x − centre))).
+        """Take local steps x ← prox_{prox·h}(x − step·(g_i(x) + shift + s·(x − c))); return x.
 
-        Starts from ``start``, on fresh mini-batches; ``pull`` is (centre, s). What is left out is
-        not computed: by default x ← x − step·g_i(x).
+        Terms that are left out are not computed: by default x ← x − step·g_i(x).
+
+        Args:
+            start: The first x.
+            step: The step size.
+            steps: The number of steps, each on a new mini-batch.
+            shift: A vector that is added to every gradient.
+            pull: The centre c and the strength s of a pull towards c.
+            prox: The step size of the prox after every step; 0 for none.
         """
         ...
 
@@ -76,59 +74,75 @@ class Work(Protocol):
         steps: int,
         tolerance: float,
     ) -> Tensor:
-        """About prox_{eta·f_i}(centre) = argmin_x f_i(x) + ‖x − centre‖²/(2 eta).
+        """Approximate prox_{eta·f_i}(centre) = argmin_x f_i(x) + ‖x − centre‖²/(2 eta).
 
-        By ``steps`` mini-batch gradient steps from ``start``; or, with a ``tolerance`` above 0, by
-        exact gradient steps until the gradient of the subproblem has at most that norm.
+        Args:
+            centre: The argument of the prox.
+            eta: The step size of the prox.
+            start: The first x.
+            step: The size of the gradient steps.
+            steps: The number of mini-batch gradient steps, if ``tolerance`` is 0.
+            tolerance: If above 0, take exact gradient steps until the gradient of the subproblem
+                has at most this norm.
         """
         ...
 
     def prox(self, x: Tensor, step: float) -> Tensor:
-        """prox_{step·h}(x), counted; a step of 0 is the identity and costs nothing."""
+        """Return prox_{step·h}(x); a step of 0 is the identity and is not counted."""
         ...
 
-    def encode(self, u: Tensor) -> OnItsWay:
-        """``u`` as it travels: compressed or clipped; both sides move by its ``vector``."""
+    def encode(self, u: Tensor) -> Encoded:
+        """Return ``u`` as it is sent: compressed, clipped or unchanged.
+
+        The ``vector`` of the result is what the server will receive. A method whose client stores
+        something that depends on its upload must call this and use that vector. The engine encodes
+        all other vectors of an upload.
+        """
         ...
-
-
-@dataclass(frozen=True)
-class Links:
-    """Who averages whose uploads in a method without one common average.
-
-    Node i gets Σ_j weights[i, j]·upload_j and exchanges messages with degrees[i] neighbours.
-    """
-
-    weights: Tensor
-    degrees: tuple[int, ...]
 
 
 class Algorithm(ABC):
-    """A federated method: six small functions on named flat vectors.
+    """A federated method: eight functions on named flat vectors.
 
-    An algorithm is a frozen dataclass of its hyper-parameters. It holds no training state, draws no
-    random number of its own and knows neither data nor models nor processes. Vectors are never
-    changed in place. The client side touches vectors only by element-wise arithmetic and ``work``,
-    so that it also runs on stacked clients.
+    An algorithm is a frozen dataclass of its hyper-parameters. It contains no training state, makes
+    no random generator and knows nothing of data, models and processes. Vectors are never changed
+    in place. ``local`` uses vectors only in element-wise arithmetic and in calls of ``work``, so
+    that it also works for several clients at once, with a matrix of one row per client.
 
-    One round: the server sends ``broadcast``; each participant answers with ``local``; the engine
-    averages the uploads and the server calls ``aggregate``.
+    In a round the server sends ``broadcast``, each participant answers with ``local``, the engine
+    averages the uploads, and the server calls ``aggregate``. ``server_init`` and ``client_init``
+    return the first states, ``model`` the trained model, ``prox_step`` and ``theory`` the allowed
+    step sizes.
+
+    Abilities that only some methods have are further base classes: see ``algorithms.capabilities``.
     """
 
     solves: ClassVar[str] = "f + h"
-    """The problem the method addresses: "f + h", or "f" for one that ignores the penalty."""
+    """The problem that the method solves: "f + h", or "f" if it ignores the penalty."""
 
     partial_participation: ClassVar[bool] = True
     """Whether a round may leave clients out."""
 
-    compressible: ClassVar[bool] = False
-    """Whether uploads go through ``work.encode``, so that a compressor may be set."""
+    averages: ClassVar[Mapping[str, str]] = {}
+    """Names of server vectors that are means of client vectors.
 
-    recalled: ClassVar[frozenset[str]] = frozenset()
-    """Names in the broadcast that a client of the round before computes itself, by ``recall``."""
+    {"e": "v"} means that the server's e is Σ p_i v_i over all clients after every round. When
+    clients join or leave, the engine computes such a mean again, and the run continues.
+    """
+
+    alterable: ClassVar[frozenset[str]] = frozenset()
+    """The names of upload vectors that may be compressed or clipped.
+
+    A method whose client stores something that depends on such a vector must send
+    ``work.encode(vector)`` and use the ``.vector`` of the result.
+    """
 
     def __post_init__(self) -> None:
-        """Refuse step sizes that are not positive and choices that do not exist."""
+        """Check that step sizes are positive and that choices exist.
+
+        Raises:
+            FedcanonError: One of them is not.
+        """
         hints = get_type_hints(type(self))
         for field in fields(self):  # type: ignore[arg-type]  # every algorithm is a dataclass
             name, value, hint = field.name, getattr(self, field.name), hints[field.name]
@@ -140,103 +154,88 @@ class Algorithm(ABC):
         require_local_steps(getattr(self, "local_steps", 1))
 
     def server_init(self, z: Tensor, prox: Prox) -> State:
-        """The server's state before round 0, from the starting model ``z``."""
+        """Return the server's state before round 0; ``z`` is the starting model."""
         return {"z": z}
 
     def client_init(self, z: Tensor) -> State:
-        """A client's state when it first takes part; ``z`` is the starting model."""
+        """Return a client's state before it first takes part; ``z`` is the starting model."""
         return {}
 
     @abstractmethod
     def broadcast(self, server: State, t: int, rng: np.random.Generator) -> State:
-        """What every participant of round ``t`` receives: vectors, step sizes, coins."""
+        """Return what every participant of round ``t`` receives: vectors, step sizes, coin flips.
 
-    def recall(self, previous: State, received: State) -> State:
-        """The ``recalled`` entries, from the broadcast of the round before and the rest of this."""
-        return {}
+        ``rng`` is the generator for random decisions of this round.
+        """
 
     @abstractmethod
     def local(self, client: State, received: State, work: Work) -> tuple[State, State]:
-        """One client's round: its upload and its new state."""
+        """Run a round on one client; return its upload and its new state.
 
-    def request(self, client: State, sent: State, *, compressed: bool) -> State:
-        """What a client that keeps nothing is sent: the broadcast and its own state, in one.
-
-        For deployments in which the server keeps the states: ``request``, ``respond`` and
-        ``settle`` together are ``local``. A method that knows a shorter way says so here;
-        ``compressed`` tells that uploads go through a compressor.
+        Args:
+            client: The client's state.
+            received: The broadcast.
+            work: Gradients, local steps and the prox of this client.
         """
-        return {**sent, **{f"{_OWN}{name}": entry for name, entry in client.items()}}
-
-    def respond(self, received: State, work: Work) -> State:
-        """The answer of a client that keeps nothing."""
-        client = {k.removeprefix(_OWN): v for k, v in received.items() if k.startswith(_OWN)}
-        sent = {name: entry for name, entry in received.items() if not name.startswith(_OWN)}
-        upload, state = self.local(client, sent, work)
-        return {**upload, **{f"{_OWN}{name}": entry for name, entry in state.items()}}
-
-    def settle(self, client: State, sent: State, response: State) -> tuple[State, State]:
-        """Upload and new state of a client that keeps nothing, from its (decoded) answer."""
-        state = {k.removeprefix(_OWN): v for k, v in response.items() if k.startswith(_OWN)}
-        return {k: v for k, v in response.items() if not k.startswith(_OWN)}, state
-
-    def regrouped(self, server: State, clients: Sequence[tuple[float, State]]) -> State | None:
-        """The server's state once clients have joined or left for good.
-
-        ``clients`` are those that remain, by weight (they add up to 1) and state. None where the
-        method must begin anew from its model.
-        """
-        return None
 
     @abstractmethod
     def aggregate(self, server: State, sent: State, mean: State, share: float, prox: Prox) -> State:
-        """The server's new state.
+        """Return the server's new state.
 
-        ``mean`` is the (weighted) average upload, ``share`` the participants' part of the total
-        weight (|S|/N for equal weights), ``sent`` what was broadcast.
+        Args:
+            server: The server's state before the round.
+            sent: The broadcast.
+            mean: The weighted average of the uploads.
+            share: The participants' part of the total weight; |S|/N for equal weights.
+            prox: The proximal operator of h.
         """
 
     def model(self, server: State) -> Tensor:
-        """The vector that is evaluated and shipped."""
+        """Return the model in the server's state, which is evaluated and saved."""
         z: Tensor = server["z"]
         return z
 
-    def everyone(self, server: State) -> bool:
-        """Whether the next round must have all clients."""
-        return not self.partial_participation
-
-    def links(self, clients: int) -> Links | None:
-        """Who averages whose uploads; None for one server that averages them all.
-
-        With links, ``mean`` has a row for each client, and of a matrix in the broadcast each client
-        receives its own row.
-        """
-        return None
-
-    def diagnostics(self, server: State) -> dict[str, float]:
-        """Numbers of the method's own that are worth recording."""
-        return {}
-
     def prox_step(self, rounds: int) -> float:
-        """The largest step at which a run of so many rounds calls the prox; 0 if it never does."""
+        """Return the largest step size of the prox in a run of ``rounds`` rounds; 0 without any."""
         return 0.0
 
-    def automatic(self, L: float, rho: float) -> dict[str, float]:
-        """What "auto" means for a step size, given the smoothness L of f and the ρ of h.
+    def theory(self, L: float, rho: float) -> StepRules:
+        """Return the step sizes for "auto" and the limits on β, if f is L-smooth.
 
-        The local step ``beta`` is filled in last: its rule may use the other parameters.
+        ``rho`` is ρ, where h is ρ-weakly convex.
         """
-        return {"alpha": safe_step(L, rho), "beta": 1 / (L * getattr(self, "local_steps", 1))}
+        K = getattr(self, "local_steps", 1)
+        return step_rules(L, K, alpha=safe_step(L, rho), beta=1 / (K * L))
 
-    def beta_limits(self, L: float) -> dict[str, float]:
-        """Why the local step β should not be larger, and than what."""
-        local_steps = getattr(self, "local_steps", 1)
-        return {
-            "β ≤ 2/L: stable local steps": 2 / L,
-            "βKL ≤ 1: local models stay near": 1 / (local_steps * L),
-        }
+
+@dataclass(frozen=True)
+class StepRules:
+    """The step sizes that theory suggests for a method.
+
+    Args:
+        automatic: The value of every parameter that may be "auto". The local step β may depend on
+            the others: it is taken from rules that are computed after the others are known.
+        beta_limits: Upper limits on β, each with its reason as the key.
+    """
+
+    automatic: dict[str, float]
+    beta_limits: dict[str, float]
+
+
+def step_rules(L: float, local_steps: int, **automatic: float) -> StepRules:
+    """Return rules with the limits on β of all methods that take K local gradient steps."""
+    limits = {
+        "β ≤ 2/L: stable local steps": 2 / L,
+        "βKL ≤ 1: local models stay near": 1 / (local_steps * L),
+    }
+    return StepRules(automatic, limits)
+
+
+def local_prox_rules(L: float, rho: float, local_steps: int) -> StepRules:
+    """Return the rules of methods with a prox in each of K local steps: βK is at most 1/(2ρ)."""
+    return step_rules(L, local_steps, beta=safe_step(L, rho) / local_steps)
 
 
 def safe_step(L: float, rho: float) -> float:
-    """1/L, but at most half the domain 1/ρ of the prox."""
+    """Return 1/L, but at most 1/(2ρ): half of the largest step size of the prox."""
     return min(1 / L, 0.5 / rho) if rho else 1 / L

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedcanon.algorithms.base import Algorithm, Prox, State, Work, safe_step
-from fedcanon.algorithms.schedules import Step, at, require_step
+from fedcanon.algorithms.base import Algorithm, Prox, State, StepRules, Work, local_prox_rules
+from fedcanon.algorithms.schedules import Step, require_step, step_at
 from fedcanon.errors import FedcanonError
 
 
@@ -32,11 +32,13 @@ class FedDA(Algorithm):
     local_steps: int = 10
     server_step: Step = 1.0
 
+    alterable = frozenset({"move"})
+
     def server_init(self, z: Tensor, prox: Prox) -> State:
         return {"z": z, "y": z, "E": 0.0}
 
     def broadcast(self, server: State, t: int, rng: np.random.Generator) -> State:
-        steps = {"beta": at(self.beta, t), "server_step": at(self.server_step, t)}
+        steps = {"beta": step_at(self.beta, t), "server_step": step_at(self.server_step, t)}
         return {"y": server["y"], "E": server["E"], **steps}
 
     def local(self, client: State, received: State, work: Work) -> tuple[State, State]:
@@ -54,13 +56,13 @@ class FedDA(Algorithm):
     def prox_step(self, rounds: int) -> float:
         E = last_local = 0.0
         for t in range(rounds):
-            beta, server_step = at(self.beta, t), at(self.server_step, t)
+            beta, server_step = step_at(self.beta, t), step_at(self.server_step, t)
             last_local = E + (self.local_steps - 1) * beta
             E += server_step * beta * self.local_steps
         return max(E, last_local)
 
-    def automatic(self, L: float, rho: float) -> dict[str, float]:
-        return {"beta": safe_step(L, rho) / self.local_steps}
+    def theory(self, L: float, rho: float) -> StepRules:
+        return local_prox_rules(L, rho, self.local_steps)
 
 
 @dataclass(frozen=True)
@@ -141,8 +143,6 @@ class FastFedDA(Algorithm):
         A = sum(map(self._weight, steps))
         return A / self._scales(A, len(steps))[1]
 
-    def automatic(self, L: float, rho: float) -> dict[str, float]:
-        return {"beta": 1 / (2 * L)}
-
-    def beta_limits(self, L: float) -> dict[str, float]:
-        return {"β ≤ 1/(2L): γ = 1/β outweighs the curvature": 1 / (2 * L)}
+    def theory(self, L: float, rho: float) -> StepRules:
+        limits = {"β ≤ 1/(2L): γ = 1/β outweighs the curvature": 1 / (2 * L)}
+        return StepRules({"beta": 1 / (2 * L)}, limits)

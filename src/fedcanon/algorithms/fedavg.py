@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fedcanon.algorithms.base import Algorithm, Prox, State, Work
-from fedcanon.algorithms.schedules import Step, at, server_and_local_step
+from fedcanon.algorithms.schedules import Step, server_and_local_step, step_at
 from fedcanon.errors import FedcanonError
 
 
@@ -32,9 +32,10 @@ class FedAvg(Algorithm):
     server_step: Step = 1.0
 
     solves = "f"
+    alterable = frozenset({"move"})
 
     def broadcast(self, server: State, t: int, rng: np.random.Generator) -> State:
-        steps = {"beta": at(self.beta, t), "server_step": at(self.server_step, t)}
+        steps = {"beta": step_at(self.beta, t), "server_step": step_at(self.server_step, t)}
         return {"z": server["z"], **steps}
 
     def local(self, client: State, received: State, work: Work) -> tuple[State, State]:
@@ -92,6 +93,7 @@ class FedAvgM(Algorithm):
     fresh: float = 0.1
 
     solves = "f"
+    alterable = frozenset({"direction"})
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fedcanon.algorithms.base import Algorithm, Prox, State, Work
+from fedcanon.algorithms.capabilities import Recalling, Relayed
 from fedcanon.algorithms.schedules import Step, largest, server_and_local_step
 
 
@@ -39,7 +39,7 @@ class _Canon(Algorithm):
 
 
 @dataclass(frozen=True)
-class FedCanon(_Canon):
+class FedCanon(_Canon, Relayed):
     """FedCanon: one prox per round, on the server; control variables against client drift.
 
     Client i keeps v_i, its last mean gradient; the server keeps e = mean of all v_i.
@@ -56,6 +56,9 @@ class FedCanon(_Canon):
     Proximal Operation on Heterogeneous Data".
     """
 
+    averages = {"e": "v"}
+    alterable = frozenset({"delta"})
+
     def server_init(self, z: Tensor, prox: Prox) -> State:
         return {"z": z, "e": torch.zeros_like(z)}
 
@@ -65,24 +68,15 @@ class FedCanon(_Canon):
     def broadcast(self, server: State, t: int, rng: np.random.Generator) -> State:
         return {"z": server["z"], "e": server["e"], **self._steps(t)}
 
-    def local(self, client: State, received: State, work: Work) -> tuple[State, State]:
-        c = received["e"] - client["v"]
-        delta = self._mean_step(received["z"], c, received["beta"], work)
-        return {"delta": delta}, {"v": delta - c}
-
-    def request(self, client: State, sent: State, *, compressed: bool) -> State:
-        # 3d floats for a client that keeps nothing: z and c down, Δ up; v follows from them.
+    def ask(self, client: State, sent: State, *, compressed: bool) -> State:
         return {"z": sent["z"], "c": sent["e"] - client["v"], "beta": sent["beta"]}
 
-    def respond(self, received: State, work: Work) -> State:
+    def answer(self, received: State, work: Work) -> State:
         delta = self._mean_step(received["z"], received["c"], received["beta"], work)
-        return {"delta": delta}
+        return {"delta": work.encode(delta)}
 
-    def settle(self, client: State, sent: State, response: State) -> tuple[State, State]:
-        return response, {"v": response["delta"] - (sent["e"] - client["v"])}
-
-    def regrouped(self, server: State, clients: Sequence[tuple[float, State]]) -> State | None:
-        return {**server, "e": _mean_v(clients)}
+    def settle(self, client: State, sent: State, answer: State) -> tuple[State, State]:
+        return answer, {"v": answer["delta"] - (sent["e"] - client["v"])}
 
     def aggregate(self, server: State, sent: State, mean: State, share: float, prox: Prox) -> State:
         alpha = sent["alpha"]
@@ -108,6 +102,7 @@ class FedCanonII(_Canon):
     """
 
     partial_participation = False
+    alterable = frozenset({"delta"})
 
     def server_init(self, z: Tensor, prox: Prox) -> State:
         # A last step of 0 makes the clients' first "prox step" the identity.
@@ -124,8 +119,8 @@ class FedCanonII(_Canon):
         alpha = received["last_alpha"]
         z = work.prox(client["z"] - alpha * received["delta"], alpha)
         c = received["delta"] - client["v"]
-        delta = self._mean_step(z, c, received["beta"], work)
-        return {"delta": delta}, {"z": z, "v": delta - c}
+        delta = work.encode(self._mean_step(z, c, received["beta"], work))
+        return {"delta": delta}, {"z": z, "v": delta.vector - c}
 
     def aggregate(self, server: State, sent: State, mean: State, share: float, prox: Prox) -> State:
         alpha = sent["alpha"]
@@ -134,7 +129,7 @@ class FedCanonII(_Canon):
 
 
 @dataclass(frozen=True)
-class FedCanonPlus(_Canon):
+class FedCanonPlus(_Canon, Relayed, Recalling):
     """FedCanon+: exact stationary points, one prox per round, any participation.
 
     The clients' correction is the last global step b = (z_prev − z)/α instead of the mean gradient.
@@ -149,8 +144,9 @@ class FedCanonPlus(_Canon):
     Uploads u_i vanish as the run converges, so compressing them (C) leaves no error floor.
     """
 
+    averages = {"e": "v"}
+    alterable = frozenset({"u"})
     recalled = frozenset({"b"})
-    compressible = True
 
     def server_init(self, z: Tensor, prox: Prox) -> State:
         return {"z": z, "b": torch.zeros_like(z), "e": torch.zeros_like(z)}
@@ -164,29 +160,20 @@ class FedCanonPlus(_Canon):
     def recall(self, previous: State, received: State) -> State:
         return {"b": (previous["z"] - received["z"]) / previous["alpha"]}
 
-    def local(self, client: State, received: State, work: Work) -> tuple[State, State]:
-        correction = received["b"] - client["v"]
-        delta = self._mean_step(received["z"], correction, received["beta"], work)
-        u = work.encode(delta - correction - client["v"])
-        return {"u": u}, {"v": client["v"] + u.vector}
-
-    def request(self, client: State, sent: State, *, compressed: bool) -> State:
+    def ask(self, client: State, sent: State, *, compressed: bool) -> State:
         # 3d floats for a client that keeps nothing: z and c down, m up. To compress m − v it needs
         # v as well.
         v = client["v"]
         needed = {"z": sent["z"], "c": sent["b"] - v, "beta": sent["beta"]}
         return {**needed, "v": v} if compressed else needed
 
-    def respond(self, received: State, work: Work) -> State:
+    def answer(self, received: State, work: Work) -> State:
         m = self._mean_step(received["z"], received["c"], received["beta"], work) - received["c"]
         return {"u": work.encode(m - received["v"])} if "v" in received else {"m": m}
 
-    def settle(self, client: State, sent: State, response: State) -> tuple[State, State]:
-        u = response["u"] if "u" in response else response["m"] - client["v"]
+    def settle(self, client: State, sent: State, answer: State) -> tuple[State, State]:
+        u = answer["u"] if "u" in answer else answer["m"] - client["v"]
         return {"u": u}, {"v": client["v"] + u}
-
-    def regrouped(self, server: State, clients: Sequence[tuple[float, State]]) -> State | None:
-        return {**server, "e": _mean_v(clients)}
 
     def aggregate(self, server: State, sent: State, mean: State, share: float, prox: Prox) -> State:
         alpha = sent["alpha"]
@@ -196,8 +183,3 @@ class FedCanonPlus(_Canon):
             "b": (server["z"] - z) / alpha,
             "e": server["e"] + share * mean["u"],
         }
-
-
-def _mean_v(clients: Sequence[tuple[float, State]]) -> Tensor:
-    """e = Σ p_i v_i."""
-    return sum((weight * state["v"] for weight, state in clients), start=torch.zeros(()))

@@ -7,8 +7,8 @@ from typing import Literal
 
 import numpy as np
 
-from fedcanon.algorithms.base import Algorithm, Prox, State, Work, safe_step
-from fedcanon.algorithms.schedules import Step, at
+from fedcanon.algorithms.base import Algorithm, Prox, State, StepRules, Work, local_prox_rules
+from fedcanon.algorithms.schedules import Step, step_at
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,10 @@ class FedMiD(Algorithm):
     server_prox: Literal["published", "paper", "per_step", "none"] = "published"
     client_prox: bool = True
 
+    alterable = frozenset({"move"})
+
     def _tau(self, t: int) -> float:
-        beta, server_step = at(self.beta, t), at(self.server_step, t)
+        beta, server_step = step_at(self.beta, t), step_at(self.server_step, t)
         return {
             "published": server_step * beta * self.local_steps,
             "paper": server_step,
@@ -42,7 +44,7 @@ class FedMiD(Algorithm):
         }[self.server_prox]
 
     def broadcast(self, server: State, t: int, rng: np.random.Generator) -> State:
-        steps = {"beta": at(self.beta, t), "server_step": at(self.server_step, t)}
+        steps = {"beta": step_at(self.beta, t), "server_step": step_at(self.server_step, t)}
         return {"z": server["z"], **steps, "tau": self._tau(t)}
 
     def local(self, client: State, received: State, work: Work) -> tuple[State, State]:
@@ -54,8 +56,8 @@ class FedMiD(Algorithm):
         return {"z": prox(server["z"] + sent["server_step"] * mean["move"], sent["tau"])}
 
     def prox_step(self, rounds: int) -> float:
-        local = [at(self.beta, t) for t in range(rounds)] if self.client_prox else []
+        local = [step_at(self.beta, t) for t in range(rounds)] if self.client_prox else []
         return max([*local, *(self._tau(t) for t in range(rounds))])
 
-    def automatic(self, L: float, rho: float) -> dict[str, float]:
-        return {"beta": safe_step(L, rho) / self.local_steps}
+    def theory(self, L: float, rho: float) -> StepRules:
+        return local_prox_rules(L, rho, self.local_steps)

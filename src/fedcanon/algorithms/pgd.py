@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedcanon.algorithms.base import Algorithm, Prox, State, Work
-from fedcanon.algorithms.schedules import Step, at, largest
+from fedcanon.algorithms.schedules import Step, largest, step_at
 
 
 @dataclass(frozen=True)
@@ -22,9 +22,10 @@ class PGD(Algorithm):
     alpha: Step = 0.1
 
     partial_participation = False
+    alterable = frozenset({"gradient"})
 
     def broadcast(self, server: State, t: int, rng: np.random.Generator) -> State:
-        return {"z": server["z"], "alpha": at(self.alpha, t)}
+        return {"z": server["z"], "alpha": step_at(self.alpha, t)}
 
     def local(self, client: State, received: State, work: Work) -> tuple[State, State]:
         return {"gradient": work.full_gradient(received["z"])}, {}

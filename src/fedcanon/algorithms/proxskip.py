@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fedcanon.algorithms.base import Algorithm, Links, Prox, State, Work
-from fedcanon.algorithms.schedules import Step, at, largest
+from fedcanon.algorithms.base import Algorithm, Prox, State, StepRules, Work
+from fedcanon.algorithms.capabilities import Diagnosed, Links, Mixed
+from fedcanon.algorithms.schedules import Step, largest, step_at
 from fedcanon.algorithms.topology import links
 from fedcanon.errors import FedcanonError
 
@@ -35,8 +36,8 @@ class _Skipping(Algorithm):
         """The probability of the expensive step."""
         return 1 / self.local_steps if self.probability is None else self.probability
 
-    def beta_limits(self, L: float) -> dict[str, float]:
-        return {"β ≤ 1/L: the theory of ProxSkip": 1 / L}
+    def theory(self, L: float, rho: float) -> StepRules:
+        return StepRules({"beta": 1 / L}, {"β ≤ 1/L: the theory of ProxSkip": 1 / L})
 
 
 @dataclass(frozen=True)
@@ -54,11 +55,13 @@ class ProxSkip(_Skipping):
     Lead to Communication Acceleration! Finally!".
     """
 
+    alterable = frozenset({"gradient"})
+
     def server_init(self, z: Tensor, prox: Prox) -> State:
         return {"z": z, "u": torch.zeros_like(z)}
 
     def broadcast(self, server: State, t: int, rng: np.random.Generator) -> State:
-        return {"z": server["z"], "beta": at(self.beta, t), "coin": rng.random() < self.p}
+        return {"z": server["z"], "beta": step_at(self.beta, t), "coin": rng.random() < self.p}
 
     def local(self, client: State, received: State, work: Work) -> tuple[State, State]:
         return {"gradient": work.gradient(received["z"]).clone()}, {}
@@ -74,8 +77,10 @@ class ProxSkip(_Skipping):
     def prox_step(self, rounds: int) -> float:
         return largest(self.beta, rounds) / self.p
 
-    def automatic(self, L: float, rho: float) -> dict[str, float]:
-        return {"beta": min(1 / L, 0.5 * self.p / rho) if rho else 1 / L}
+    def theory(self, L: float, rho: float) -> StepRules:
+        # The prox has the step β/p, which must stay in its domain.
+        beta = min(1 / L, 0.5 * self.p / rho) if rho else 1 / L
+        return replace(super().theory(L, rho), automatic={"beta": beta})
 
 
 @dataclass(frozen=True)
@@ -100,7 +105,7 @@ class Scaffnew(_Skipping):
         return {"e": torch.zeros_like(z), "x": z, "scale": 0.0}
 
     def broadcast(self, server: State, t: int, rng: np.random.Generator) -> State:
-        steps = {"beta": at(self.beta, t), "steps": int(rng.geometric(self.p))}
+        steps = {"beta": step_at(self.beta, t), "steps": int(rng.geometric(self.p))}
         return {"z": server["z"], **steps}
 
     def local(self, client: State, received: State, work: Work) -> tuple[State, State]:
@@ -112,12 +117,9 @@ class Scaffnew(_Skipping):
     def aggregate(self, server: State, sent: State, mean: State, share: float, prox: Prox) -> State:
         return {"z": mean["x"]}
 
-    def automatic(self, L: float, rho: float) -> dict[str, float]:
-        return {"beta": 1 / L}
-
 
 @dataclass(frozen=True)
-class DecentralisedProxSkip(Scaffnew):
+class DecentralisedProxSkip(Scaffnew, Mixed, Diagnosed):
     """Decentralised ProxSkip: SCAFFNEW on a network of nodes; minimises f, ignores the penalty.
 
         node i:  K_t steps q ← q − β (g_i(q) + e_i) from x_i, K_t geometric with mean 1/p
@@ -141,7 +143,7 @@ class DecentralisedProxSkip(Scaffnew):
         if not 0.5 <= self.chi < math.inf:
             raise FedcanonError(f"chi must be at least 0.5 (1 in theory), not {self.chi:g}.")
 
-    def links(self, clients: int) -> Links:
+    def mixing(self, clients: int) -> Links:
         return links(self.topology, clients, 1 / (2 * self.chi), self.graph_seed)
 
     def model(self, server: State) -> Tensor:
@@ -153,8 +155,6 @@ class DecentralisedProxSkip(Scaffnew):
         apart = (server["z"] - self.model(server)).double()
         return {"consensus_error": float(apart.pow(2).sum(-1).mean().sqrt())}
 
-    def automatic(self, L: float, rho: float) -> dict[str, float]:
-        return {"beta": 1 / (2 * L)}
-
-    def beta_limits(self, L: float) -> dict[str, float]:
-        return {"β ≤ 1/(2L): the theory of decentralised ProxSkip": 1 / (2 * L)}
+    def theory(self, L: float, rho: float) -> StepRules:
+        limits = {"β ≤ 1/(2L): the theory of decentralised ProxSkip": 1 / (2 * L)}
+        return StepRules({"beta": 1 / (2 * L)}, limits)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fedcanon.algorithms.base import Algorithm, Prox, State, Work
-from fedcanon.algorithms.schedules import Step, at
+from fedcanon.algorithms.schedules import Step, step_at
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,7 @@ class Scaffold(Algorithm):
     option: Literal["I", "II"] = "II"
 
     solves = "f"
+    averages = {"e": "e"}
 
     def server_init(self, z: Tensor, prox: Prox) -> State:
         return {"z": z, "e": torch.zeros_like(z)}
@@ -42,7 +43,7 @@ class Scaffold(Algorithm):
         return {"e": torch.zeros_like(z)}
 
     def broadcast(self, server: State, t: int, rng: np.random.Generator) -> State:
-        steps = {"beta": at(self.beta, t), "server_step": at(self.server_step, t)}
+        steps = {"beta": step_at(self.beta, t), "server_step": step_at(self.server_step, t)}
         return {"z": server["z"], "e": server["e"], **steps}
 
     def local(self, client: State, received: State, work: Work) -> tuple[State, State]:

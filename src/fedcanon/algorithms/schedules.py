@@ -16,7 +16,7 @@ class Schedule(ABC):
 
     @abstractmethod
     def __call__(self, t: int) -> float:
-        """The step size of round ``t``."""
+        """Return the step size of round ``t``."""
 
     def __post_init__(self) -> None:
         require_step("a schedule's start", self.start)
@@ -26,39 +26,48 @@ Step = float | Schedule
 """A step size: a number, or a schedule."""
 
 
-def at(step: Step, t: int) -> float:
-    """The value of ``step`` in round ``t``."""
+def step_at(step: Step, t: int) -> float:
+    """Return the value of a step size in round ``t``."""
     return step(t) if isinstance(step, Schedule) else step
 
 
 def server_and_local_step(
     alpha: Step | None, beta: Step, local_steps: int, t: int
 ) -> dict[str, float]:
-    """α and β of round ``t``; without an α of its own, α = βK."""
-    local = at(beta, t)
-    return {"alpha": local * local_steps if alpha is None else at(alpha, t), "beta": local}
+    """Return α and β of round ``t``; if ``alpha`` is None, α = βK with K = ``local_steps``."""
+    local = step_at(beta, t)
+    return {"alpha": local * local_steps if alpha is None else step_at(alpha, t), "beta": local}
 
 
 def largest(step: Step, rounds: int) -> float:
-    """The largest value of ``step`` in that many rounds."""
+    """Return the largest value of a step size in the first ``rounds`` rounds."""
     return max(step(t) for t in range(rounds)) if isinstance(step, Schedule) else step
 
 
 def require_local_steps(local_steps: int) -> None:
-    """Refuse a number of local steps below 1."""
+    """Raise a ``FedcanonError`` if the number of local steps is below 1."""
     if local_steps < 1:
         raise FedcanonError(f"local_steps must be at least 1, not {local_steps}.")
 
 
 def require_step(what: str, step: Step) -> None:
-    """Refuse a step size that is not a positive number within the range of single precision."""
+    """Raise a ``FedcanonError`` if a step size is not positive and finite in single precision.
+
+    ``what`` names the step size in the message.
+    """
     if not isinstance(step, Schedule) and not 0 < step < 3e38:
         raise FedcanonError(f"{what} must be a positive, finite number, not {step:g}.")
 
 
 @dataclass(frozen=True)
 class StepDecay(Schedule):
-    """start · factor^⌊t / every⌋."""
+    """A step size that falls by a factor every so many rounds: start · factor^⌊t / every⌋.
+
+    Examples:
+        >>> beta = StepDecay(0.1, factor=0.5, every=10)
+        >>> [beta(t) for t in (0, 9, 10, 20)]
+        [0.1, 0.1, 0.05, 0.025]
+    """
 
     start: float
     factor: float = 0.1
@@ -75,7 +84,15 @@ class StepDecay(Schedule):
 
 @dataclass(frozen=True)
 class Cosine(Schedule):
-    """From start down to floor · start along half a cosine over the rounds, constant after them."""
+    """A step size that falls from start to floor · start along half a cosine, and then stays there.
+
+    start · (floor + (1 − floor) · (1 + cos(π · min(t / rounds, 1))) / 2).
+
+    Examples:
+        >>> beta = Cosine(1.0, rounds=100)
+        >>> [round(beta(t), 3) for t in (0, 50, 100, 200)]
+        [1.0, 0.505, 0.01, 0.01]
+    """
 
     start: float
     rounds: int
@@ -93,7 +110,13 @@ class Cosine(Schedule):
 
 @dataclass(frozen=True)
 class InverseTime(Schedule):
-    """start / (1 + t / period)."""
+    """A step size that falls like 1/t: start / (1 + t / period).
+
+    Examples:
+        >>> beta = InverseTime(0.1, period=20)
+        >>> [beta(t) for t in (0, 20, 60)]
+        [0.1, 0.05, 0.025]
+    """
 
     start: float
     period: float = 20.0

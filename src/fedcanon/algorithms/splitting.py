@@ -10,8 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedcanon.algorithms.base import Algorithm, Prox, State, Work, safe_step
-from fedcanon.algorithms.schedules import Step, at, require_step
+from fedcanon.algorithms.base import Algorithm, Prox, State, StepRules, Work, safe_step
+from fedcanon.algorithms.capabilities import Assembling
+from fedcanon.algorithms.schedules import Step, require_step, step_at
 from fedcanon.errors import FedcanonError
 
 
@@ -28,8 +29,8 @@ class _Splitting(Algorithm):
     tolerance: Step | None = None
 
     def _solver(self, t: int) -> State:
-        tolerance = 0.0 if self.tolerance is None else at(self.tolerance, t)
-        return {"step": at(self.beta, t), "steps": self.local_steps, "tolerance": tolerance}
+        tolerance = 0.0 if self.tolerance is None else step_at(self.tolerance, t)
+        return {"step": step_at(self.beta, t), "steps": self.local_steps, "tolerance": tolerance}
 
     def _resolvent(
         self, work: Work, received: State, centre: Tensor, eta: float, start: Tensor
@@ -42,11 +43,9 @@ class _Splitting(Algorithm):
     def resolvent_step(self) -> float:
         """The η of prox_{ηf_i}."""
 
-    def _solver_step(self, L: float) -> dict[str, float]:
-        return {"beta": 1 / (L + 1 / self.resolvent_step)}
-
-    def beta_limits(self, L: float) -> dict[str, float]:
-        return {"β ≤ 1/(L + 1/η): stable local solver": self._solver_step(L)["beta"]}
+    def _step_rules(self, L: float, **others: float) -> StepRules:
+        beta = 1 / (L + 1 / self.resolvent_step)
+        return StepRules({**others, "beta": beta}, {"β ≤ 1/(L + 1/η): stable local solver": beta})
 
 
 @dataclass(frozen=True)
@@ -100,8 +99,8 @@ class FedPD(_Splitting):
     def resolvent_step(self) -> float:
         return self.eta
 
-    def automatic(self, L: float, rho: float) -> dict[str, float]:
-        return {"eta": 1 / L, **self._solver_step(L)}
+    def theory(self, L: float, rho: float) -> StepRules:
+        return self._step_rules(L, eta=1 / L)
 
 
 @dataclass(frozen=True)
@@ -123,6 +122,8 @@ class FedDyn(_Splitting):
     evaluate: Literal["server", "averaged"] = "server"
 
     solves = "f"
+    averages = {"H": "g"}
+    alterable = frozenset({"move"})
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -139,8 +140,8 @@ class FedDyn(_Splitting):
 
     def local(self, client: State, received: State, work: Work) -> tuple[State, State]:
         z, g, a = received["z"], client["g"], self.strength
-        move = self._resolvent(work, received, z + g / a, 1 / a, start=z) - z
-        return {"move": move}, {"g": g - a * move}
+        move = work.encode(self._resolvent(work, received, z + g / a, 1 / a, start=z) - z)
+        return {"move": move}, {"g": g - a * move.vector}
 
     def aggregate(self, server: State, sent: State, mean: State, share: float, prox: Prox) -> State:
         H = server["H"] - self.strength * share * mean["move"]
@@ -155,12 +156,12 @@ class FedDyn(_Splitting):
         model: Tensor = server["z" if self.evaluate == "server" else "averaged"]
         return model
 
-    def automatic(self, L: float, rho: float) -> dict[str, float]:
-        return {"strength": L, **self._solver_step(L)}
+    def theory(self, L: float, rho: float) -> StepRules:
+        return self._step_rules(L, strength=L)
 
 
 @dataclass(frozen=True)
-class FedDR(_Splitting):
+class FedDR(_Splitting, Assembling):
     """FedDR: randomised Douglas–Rachford splitting; one prox per round, exact.
 
         client:  y_i ← y_i + r (z − x_i);  x_i ≈ prox_{ηf_i}(y_i);  r_i⁺ = 2x_i − y_i
@@ -178,6 +179,8 @@ class FedDR(_Splitting):
     eta: float = 1.0
     relaxation: float = 1.0
     init: Literal["flat", "prox"] = "flat"
+
+    averages = {"reflected": "reflected"}
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -215,8 +218,8 @@ class FedDR(_Splitting):
     def prox_step(self, rounds: int) -> float:
         return self.eta
 
-    def automatic(self, L: float, rho: float) -> dict[str, float]:
-        return {"eta": safe_step(L, rho), **self._solver_step(L)}
+    def theory(self, L: float, rho: float) -> StepRules:
+        return self._step_rules(L, eta=safe_step(L, rho))
 
 
 @dataclass(frozen=True)
@@ -236,6 +239,8 @@ class FedADMM(_Splitting):
 
     eta: float = 1.0
     relaxation: float = 1.0
+
+    averages = {"reflected": "reflected"}
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -271,8 +276,8 @@ class FedADMM(_Splitting):
     def prox_step(self, rounds: int) -> float:
         return 1 / self.eta
 
-    def automatic(self, L: float, rho: float) -> dict[str, float]:
-        return {"eta": 1 / safe_step(L, rho), **self._solver_step(L)}
+    def theory(self, L: float, rho: float) -> StepRules:
+        return self._step_rules(L, eta=1 / safe_step(L, rho))
 
 
 def _require_relaxation(relaxation: float) -> None:

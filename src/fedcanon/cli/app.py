@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,8 +14,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from fedcanon import __version__
-from fedcanon.errors import FedcanonError
+from fedcanon.errors import FedcanonError, RunStoppedError
+from fedcanon.version import __version__
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -65,11 +66,18 @@ def common(
 
 
 def main() -> None:
-    """Run the command line; a user's mistake ends it with a message and exit code 2."""
+    """Run the command line.
+
+    A user's mistake ends with one message and exit code 2, a run that was asked to stop with the
+    exit code of Ctrl-C.
+    """
     # One thread gives the same bits on every machine and does not stall when cores are busy.
     torch.set_num_threads(1)
     try:
         app()
+    except RunStoppedError as stop:
+        Console(stderr=True, highlight=False).print(plain(stop), soft_wrap=True)
+        sys.exit(128 + signal.SIGINT)
     except FedcanonError as error:
         message = f"[bold red]error:[/] {plain(error)}"
         Console(stderr=True, highlight=False).print(message, soft_wrap=True)

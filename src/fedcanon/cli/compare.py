@@ -14,12 +14,12 @@ from fedcanon.cli.app import Settings, app, console, plain, table_of
 from fedcanon.cli.progress import progress_bar
 from fedcanon.cli.summary import problem_headline
 from fedcanon.errors import FedcanonError
-from fedcanon.report.plots import Against, check_writable, plot_histories, save
 from fedcanon.report.wording import byte_count
 from fedcanon.runs import Result
 from fedcanon.runs.build import assemble, build_problem, check_names
 from fedcanon.runs.compare import variants
 from fedcanon.runs.config import load_config
+from fedcanon.runs.plots import Against, check_writable, plot_histories, save
 from fedcanon.runs.training import fit_as
 
 

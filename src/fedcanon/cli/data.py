@@ -11,12 +11,12 @@ import typer
 from fedcanon.cli.app import app, console, plain
 from fedcanon.data import make_partition
 from fedcanon.data.partition.skew import label_counts, label_skew, size_skew
-from fedcanon.engines.randomness import Purpose, generator
 from fedcanon.errors import FedcanonError
+from fedcanon.randomness import Purpose, generator
 from fedcanon.report.partition import client_table, plot_partition
-from fedcanon.report.plots import check_writable, save
 from fedcanon.runs.config import load_config
 from fedcanon.runs.named import make_dataset
+from fedcanon.runs.plots import check_writable, save
 
 
 @app.command()

@@ -14,9 +14,10 @@ from fedcanon.cli.summary import two_columns
 from fedcanon.deployment.status import Situation, ask_to_leave, read_status
 from fedcanon.errors import FedcanonError
 from fedcanon.report.wording import byte_count
-from fedcanon.runs.build import AUTO, build, check_names, resolved
+from fedcanon.runs.build import build, check_names, resolved
 from fedcanon.runs.config import Config, changed, load_config
 from fedcanon.runs.folder import RunFolder
+from fedcanon.runs.steps import AUTO
 
 deploy = typer.Typer(no_args_is_help=True, help="Train with real clients, on Flower.")
 app.add_typer(deploy, name="deploy")
@@ -90,7 +91,7 @@ def status(folder: Folder) -> None:
     measures = records[-1].test if records else {}
     rows = {
         "run": f"{run.status}, {told.round} of {run.config.rounds} rounds",
-        "epoch": f"{told.books.epoch}, states with the {told.keeper}",
+        "generation": f"{told.membership.generation}, states with the {told.keeper}",
         "objective f + h": f"{records[-1].objective:.6g}" if records else "",
         **{name.replace("_", " "): f"{value:.4g}" for name, value in measures.items()},
     }
@@ -111,8 +112,8 @@ def leave(
 ) -> None:
     """Remove a client for good; from the next round on, the run goes on without it."""
     run, told = _run(folder)
-    if client not in told.books.members:
-        members = ", ".join(map(str, told.books.members))
+    if client not in told.membership.members:
+        members = ", ".join(map(str, told.membership.members))
         raise FedcanonError(f"there is no client {client} in this run: its clients are {members}.")
     ask_to_leave(run.path, client)
     console.print(f"client {client} leaves before the next round.")
@@ -131,18 +132,18 @@ def _run(folder: Path) -> tuple[RunFolder, Situation]:
 
 
 def _clients(told: Situation) -> Table:
-    numbers = ("samples", "held out", "last round", "last update", "epochs")
+    numbers = ("samples", "held out", "last round", "last update", "restarts")
     table = table_of("client", "", numbers=numbers)
-    books = told.books
-    for client in sorted([*books.members, *books.gone]):
+    membership = told.membership
+    for client in sorted([*membership.members, *membership.gone]):
         there = told.present.get(client)
         here = "[green]there[/]" if there else "[yellow]away[/]"
         table.add_row(
             str(client),
-            plain(books.gone[client]) if client in books.gone else here,
+            plain(membership.gone[client]) if client in membership.gone else here,
             *([f"{there.samples:,}", f"{there.held_out:,}"] if there else ["", ""]),
-            str(books.last_round.get(client, "")),
-            plain(books.acks.get(client, "")[:8]),
-            str(books.epochs_caused[client]),
+            str(membership.last_round.get(client, "")),
+            plain(membership.acks.get(client, "")[:8]),
+            str(membership.restarts_caused.get(client, 0)),
         )
     return table

@@ -17,14 +17,12 @@ from rich.text import Text
 
 from fedcanon.cli.app import app, console, plain
 from fedcanon.cli.progress import progress_bar
-from fedcanon.errors import FedcanonError
+from fedcanon.errors import FedcanonError, RunStoppedError
 from fedcanon.paper.items import ITEMS
-from fedcanon.paper.outcome import Outcome, write
-from fedcanon.paper.scales import Scale
-from fedcanon.paper.trials import Bench, Watch
+from fedcanon.paper.outcome import Outcome, Scale, write
+from fedcanon.paper.trials import Trainer, Watch
 from fedcanon.runs.folder import runs_folder
 from fedcanon.runs.observers import Observer
-from fedcanon.runs.training import RunStoppedError
 
 
 class Name(StrEnum):
@@ -80,8 +78,8 @@ def paper(
 def _reproduce(item: str, scale: Scale, folder: Path) -> None:
     written: list[Path] = []
     try:
-        for outcome in ITEMS[item](scale, Bench(folder / "runs", Bars())):
-            written = write(outcome, folder)
+        for outcome in ITEMS[item](scale, Trainer(folder / "runs", Bars())):
+            written = write(item, outcome, folder)
     except RunStoppedError:
         raise RunStoppedError("stopped: the same command goes on with what is missing.") from None
     _show(outcome)

@@ -11,8 +11,8 @@ from rich.table import Table
 from fedcanon.cli.app import ConfigFile, Settings, app, console, plain, table_of
 from fedcanon.cli.progress import progress_bar
 from fedcanon.errors import FedcanonError
-from fedcanon.report.plots import check_writable, save
-from fedcanon.runs.config import load_config
+from fedcanon.runs.config import Config, load_config
+from fedcanon.runs.plots import check_writable, save
 from fedcanon.search.kappas import parse_kappas
 from fedcanon.search.path import FollowedPath, PathSearch, follow
 from fedcanon.search.path_picture import plot_path
@@ -65,20 +65,36 @@ def path(
     title = f"{penalty} path · {settings.data.name} · {settings.model.name}"
     console.print(f"[bold]{plain(title)}[/]")
     label = search.selection.label
-    console.print(_table(found, label))
+    console.print(_table(found, label, mark=_has_tolerance(settings)))
     coefficients = found.coefficients() if settings.model.name in LINEAR else None
     picture = plot or where / "path.png"
     taken = f"κ = {found.points[found.chosen].kappa:.4g} has the smallest {label}"
     figure = plot_path(found.points, found.chosen, label, f"{title} · {taken}", coefficients)
     save(figure, picture)
     console.print(taken)
+    unfinished, count = len(found.unfinished), len(found.points)
+    if unfinished and _has_tolerance(settings):
+        console.print(
+            f"[yellow]note[/] {unfinished} of {count} models, marked +, had not converged when "
+            "their rounds ended: use more rounds or larger steps",
+        )
+    elif unfinished:
+        console.print(
+            f"[yellow]note[/] nothing says whether {unfinished} of {count} models converged in "
+            "their rounds: set a tolerance, such as stop.gradient=1e-4",
+        )
     if found.chosen == len(found.points) - 1:
         console.print("[yellow]note[/] it is the last κ: a longer path may have a better one")
     kept = f"model.safetensors, selected.toml and path.csv kept in {where}, picture in {picture}"
     console.print(plain(kept), soft_wrap=True)
 
 
-def _table(found: FollowedPath, label: str) -> Table:
+def _has_tolerance(settings: Config) -> bool:
+    return settings.stop.gradient > 0 or settings.stop.objective > 0
+
+
+def _table(found: FollowedPath, label: str, *, mark: bool) -> Table:
+    """A row for each κ; ``mark`` puts a + behind rounds that ended before the model converged."""
     columns = ["κ", "rounds", "loss", label, "accuracy", "non-zeros", "zeros", ""]
     table = table_of(numbers=list(dict.fromkeys(columns)))
     for number, point in enumerate(found.points):
@@ -86,7 +102,7 @@ def _table(found: FollowedPath, label: str) -> Table:
         criterion = [] if label == "loss" else [f"{point.criterion:.5g}"]
         table.add_row(
             f"{point.kappa:.3g}",
-            f"{point.record.round:,}",
+            f"{point.record.round:,}" + ("+" if mark and number in found.unfinished else ""),
             f"{point.record.loss:.5g}",
             *criterion,
             "" if accuracy is None else f"{accuracy:.4f}",

@@ -11,11 +11,11 @@ from fedcanon.cli.app import ConfigFile, Settings, app, console, plain
 from fedcanon.cli.progress import progress_bar
 from fedcanon.cli.summary import headline, summary
 from fedcanon.cli.watch import live_page
-from fedcanon.report.plots import check_writable, plot_histories, save
 from fedcanon.runs import Result
 from fedcanon.runs.build import build
 from fedcanon.runs.config import Config, changed, engine_settings, load_config
 from fedcanon.runs.folder import RunFolder, new_path
+from fedcanon.runs.plots import check_writable, plot_histories, save
 from fedcanon.runs.training import resume as resume_run
 from fedcanon.runs.training import train_in
 from fedcanon.trackers import check_trackers, tracking

@@ -36,9 +36,9 @@ def summary(records: list[Record], stopped: str, config: Config) -> Table:
     """A table of what a run reached and what it cost.
 
     Args:
-        records: its measures.
-        stopped: why it ended.
-        config: its configuration.
+        records: Its measures.
+        stopped: Why it ended.
+        config: Its configuration.
     """
     last, cost = records[-1], records[-1].cost
     rows = {

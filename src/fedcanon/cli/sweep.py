@@ -15,7 +15,7 @@ from rich.table import Table
 from fedcanon.cli.app import ConfigFile, Settings, app, console, plain, table_of
 from fedcanon.engines.processes import cores
 from fedcanon.errors import FedcanonError
-from fedcanon.report.plots import save
+from fedcanon.runs.plots import save
 from fedcanon.search.goal import Goal
 from fedcanon.search.search_folder import default_path
 from fedcanon.search.space import Sampler, Space, parse_space

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -28,6 +30,11 @@ class Encoded:
     def bytes(self) -> int:
         """The number of bytes that travel, names and framing apart."""
         return sum(part.numel() * part.element_size() for part in self.parts.values())
+
+
+def decoded(message: dict[str, Any]) -> dict[str, Any]:
+    """The message as its receiver sees it: with the vectors that it makes of what has travelled."""
+    return {k: v.vector if isinstance(v, Encoded) else v for k, v in message.items()}
 
 
 class Compressor(ABC):
@@ -55,6 +62,18 @@ class Compressor(ABC):
     def contraction(self, size: int) -> float:
         """The δ that holds for every u with that many entries."""
 
+    @property
+    def norm_bound(self) -> float:
+        """The largest ‖C(u)‖ of any u; a server refuses what exceeds it."""
+        return math.inf
+
+    def beside(self, message: dict[str, Any]) -> dict[str, Any]:
+        """What else leaves a client: its normalisation statistics, or its measures of a model.
+
+        Compressors leave it as it is. What protects a client may alter or withhold it.
+        """
+        return message
+
     def __call__(self, u: Tensor, rng: np.random.Generator) -> Encoded:
         """The parts that travel, and C(u) as it is decoded from them."""
         parts = self.encode(u, rng)
@@ -73,3 +92,39 @@ class Identity(Compressor):
 
     def contraction(self, size: int) -> float:
         return 1.0
+
+
+@dataclass(frozen=True)
+class Chain(Compressor):
+    """C = C_n ∘ … ∘ C_1: one compressor after the other, such as a clip before a quantisation.
+
+    What travels is what the last one sends. With δ_1 and δ_2 of two of them,
+    ‖C_2(C_1(u)) − u‖ ≤ (√(1 − δ_1) + √(1 − δ_2)·(1 + √(1 − δ_1)))·‖u‖, which may be no contraction:
+    δ is then 0.
+    """
+
+    steps: tuple[Compressor, ...]
+
+    def encode(self, u: Tensor, rng: np.random.Generator) -> dict[str, Tensor]:
+        *first, last = self.steps
+        for step in first:
+            u = step(u, rng).vector
+        return last.encode(u, rng)
+
+    def decode(self, parts: dict[str, Tensor], size: int) -> Tensor:
+        return self.steps[-1].decode(parts, size)
+
+    def contraction(self, size: int) -> float:
+        error = 0.0
+        for step in self.steps:
+            error += math.sqrt(1 - step.contraction(size)) * (1 + error)
+        return max(0.0, 1 - error**2)
+
+    @property
+    def norm_bound(self) -> float:
+        return self.steps[-1].norm_bound
+
+    def beside(self, message: dict[str, Any]) -> dict[str, Any]:
+        for step in self.steps:
+            message = step.beside(message)
+        return message

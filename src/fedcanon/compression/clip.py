@@ -45,3 +45,7 @@ class Clip(Compressor):
 
     def contraction(self, size: int) -> float:
         return 1.0
+
+    @property
+    def norm_bound(self) -> float:
+        return self.limit

@@ -27,6 +27,13 @@ class Quantise(Compressor):
     δ fall like s/√d; with buckets it does not depend on d, for one more float per bucket.
 
     What travels: one norm per bucket, and the d levels packed into ⌈d·bits/8⌉ bytes.
+
+    Examples:
+        >>> import numpy as np
+        >>> import torch
+        >>> sent = Quantise(bits=4)(torch.full((256,), 2.0), np.random.default_rng())
+        >>> sent.bytes  # the norm, and half a byte for each of 256 entries
+        132
     """
 
     bits: int = 4

@@ -42,6 +42,15 @@ class TopK(_Sparse):
     so that ‖C(u) − u‖² ≤ (1 − k/d)‖u‖²: δ = k/d for every u, without an expectation.
 
     What travels: k values, and their indices in the smallest unsigned type that holds d − 1.
+
+    Examples:
+        >>> import numpy as np
+        >>> import torch
+        >>> sent = TopK(0.5)(torch.tensor([1.0, -4.0, 0.5, 3.0]), np.random.default_rng())
+        >>> sent.vector
+        tensor([ 0., -4.,  0.,  3.])
+        >>> sent.bytes  # two values of four bytes, two indices of one
+        10
     """
 
     def encode(self, u: Tensor, rng: np.random.Generator) -> dict[str, Tensor]:

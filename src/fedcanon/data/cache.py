@@ -42,31 +42,40 @@ def cache_folder() -> Path:
 def cached(
     name: str, version: int, folder: Path, files: Sequence[Path], decode: Callable[[], Dataset]
 ) -> Dataset:
-    """The dataset that ``decode`` makes of ``files``, which lie in ``folder``.
+    """A decoded dataset from the cache, where it is put if it is not there yet.
 
     Inputs, labels and users are mapped from the cache: pages are read when they are used, and
     shared between processes. Writing to them does not change the cache.
+
+    Args:
+        name: The name of the dataset.
+        version: The version of ``decode``; data that another version has decoded are not used.
+        folder: The folder of the files, whose names inside it are part of what is hashed.
+        files: The files that the dataset is decoded from.
+        decode: Makes the dataset of the files.
+
+    Raises:
+        FedcanonError: A file cannot be read, or the cache cannot be written.
     """
     place = cache_folder() / name
     stamp = place / "stamps" / _stamp(files)
-    entry = _remembered(place, stamp, version)
-    dataset = entry and _read(entry, name)
-    if dataset:
+    content = _remembered(stamp)
+    if content and (dataset := _read(_tensors(place, content, version), name)):
         return dataset
     with _locked(place):
-        entry = _remembered(place, stamp, version)
-        if not entry:
+        content = _remembered(stamp)
+        if not content:
             content = _content(folder, files)
             with _writing(place):
                 write_whole(stamp, content)
-            entry = _entry(place, content, version)
-        dataset = _read(entry, name)
+        tensors = _tensors(place, content, version)
+        dataset = _read(tensors, name)
         if not dataset:
             decoded = decode()
             with _writing(place):
-                _write(entry, decoded)
-            dataset = _read(entry, name)
-            assert dataset, f"{entry.tensors} is not what was written"
+                _write(tensors, decoded)
+            dataset = _read(tensors, name)
+            assert dataset, f"{tensors} is not what was written"
     return dataset
 
 
@@ -105,12 +114,9 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-@dataclass(frozen=True)
-class _Entry:
-    """The two files of a cached dataset."""
-
-    tensors: Path
-    record: Path
+def _remembered(stamp: Path) -> str:
+    """The hash of source files that were read before; empty if they were not."""
+    return stamp.read_text() if stamp.is_file() else ""
 
 
 @dataclass(frozen=True)
@@ -122,69 +128,60 @@ class _Record:
     sha256: str
 
 
-def _entry(place: Path, content: str, version: int) -> _Entry:
-    stem = f"{content}-v{version}"
-    return _Entry(place / f"{stem}.pt", place / f"{stem}.json")
+def _tensors(place: Path, content: str, version: int) -> Path:
+    return place / f"{content}-v{version}.pt"
 
 
-def _remembered(place: Path, stamp: Path, version: int) -> _Entry | None:
-    """The entry for source files that were hashed before."""
-    content = stamp.read_text() if stamp.is_file() else ""
-    return _entry(place, content, version) if content else None
-
-
-def _read(entry: _Entry, name: str) -> Dataset | None:
+def _read(tensors: Path, name: str) -> Dataset | None:
     """The cached dataset, or None where it is absent or damaged.
 
     The checksum is verified when the time of the file is not the recorded one.
     """
     try:
-        record = read_json(entry.record, TypeAdapter(_Record))
-        stat = entry.tensors.stat()
+        record = read_json(tensors.with_suffix(".json"), TypeAdapter(_Record))
+        stat = tensors.stat()
     except (FileNotFoundError, FedcanonError):
         return None
     if record is None or stat.st_size != record.size:
         return None
-    if stat.st_mtime_ns != record.mtime_ns and _sha256(entry.tensors) != record.sha256:
+    if stat.st_mtime_ns != record.mtime_ns and _sha256(tensors) != record.sha256:
         return None
-    packed = torch.load(entry.tensors, mmap=True, weights_only=True)
-    train, test = (_unpack_split(packed[part]) for part in ("train", "test"))
+    packed = torch.load(tensors, mmap=True, weights_only=True)
+    train, test = (
+        Split(**packed[part] | {"inputs": _unpacked(packed[part]["inputs"])})
+        for part in ("train", "test")
+    )
     return Dataset(name, train, test, packed["classes"], packed["note"])
 
 
-def _write(entry: _Entry, dataset: Dataset) -> None:
+def _write(tensors: Path, dataset: Dataset) -> None:
     packed = {
-        "train": _pack_split(dataset.train),
-        "test": _pack_split(dataset.test),
+        "train": vars(dataset.train) | {"inputs": _packed(dataset.train.inputs)},
+        "test": vars(dataset.test) | {"inputs": _packed(dataset.test.inputs)},
         "classes": dataset.classes,
         "note": dataset.note,
     }
-    write_whole(entry.tensors, partial(torch.save, packed))
-    stat = entry.tensors.stat()
-    record = _Record(stat.st_size, stat.st_mtime_ns, _sha256(entry.tensors))
-    write_whole(entry.record, json.dumps(asdict(record)))
+    write_whole(tensors, partial(torch.save, packed))
+    stat = tensors.stat()
+    record = _Record(stat.st_size, stat.st_mtime_ns, _sha256(tensors))
+    write_whole(tensors.with_suffix(".json"), json.dumps(asdict(record)))
 
 
-def _pack_split(split: Split) -> dict[str, Any]:
-    return {"inputs": _pack(split.inputs), "targets": split.targets, "users": split.users}
+_CSR = ("data", "indices", "indptr")
 
 
-def _unpack_split(packed: dict[str, Any]) -> Split:
-    return Split(_unpack(packed["inputs"]), packed["targets"], packed["users"])
-
-
-def _pack(inputs: Inputs) -> Tensor | dict[str, Any]:
+def _packed(inputs: Inputs) -> Tensor | dict[str, Any]:
+    """The inputs as ``torch.save`` can write them: a sparse matrix becomes its arrays."""
     if isinstance(inputs, Tensor):
         return inputs
-    arrays = {key: torch.from_numpy(getattr(inputs, key)) for key in ("data", "indices", "indptr")}
+    arrays = {key: torch.from_numpy(getattr(inputs, key)) for key in _CSR}
     return {**arrays, "shape": inputs.shape}
 
 
-def _unpack(packed: Tensor | dict[str, Any]) -> Inputs:
+def _unpacked(packed: Tensor | dict[str, Any]) -> Inputs:
     if isinstance(packed, Tensor):
         return packed
-    data, indices, indptr = (packed[key].numpy() for key in ("data", "indices", "indptr"))
-    return sparse.csr_array((data, indices, indptr), shape=packed["shape"])
+    return sparse.csr_array(tuple(packed[key].numpy() for key in _CSR), shape=packed["shape"])
 
 
 @contextmanager

@@ -8,7 +8,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from fedcanon.data.cache import cached
@@ -16,8 +15,10 @@ from fedcanon.data.dataset import Dataset
 from fedcanon.data.own.images import read_images
 from fedcanon.data.own.samples import Samples, build
 from fedcanon.data.own.tables import encode_tables, table_samples
-from fedcanon.data.sources import cifar10, cinic10, femnist, idx, tiny_imagenet
+from fedcanon.data.sources import cifar10, cinic10, femnist, idx
+from fedcanon.data.sources import tiny_imagenet as tiny
 from fedcanon.data.sources.files import under
+from fedcanon.data.sources.images import Channels, standardise_
 from fedcanon.errors import FedcanonError
 
 USER_COLUMNS = ("user", "user_id", "client", "client_id", "writer_id", "speaker_id")
@@ -37,9 +38,21 @@ def from_hub(
 ) -> Dataset:
     """A dataset of the Hugging Face hub, or a folder with its files.
 
-    ``repo`` is a name such as ylecun/mnist, or a path. Files are downloaded once, into the hub's
-    cache; without a network the cache is used. ``config`` chooses among several datasets in one
-    repository; the rest is as in ``from_dataset``.
+    Files are downloaded once, into the hub's cache; without a network the cache is used.
+
+    Args:
+        repo: The name of a repository, such as ylecun/mnist, or the path of a folder.
+        config: Which dataset to take of a repository that has several.
+        train: As in ``from_dataset``, like the arguments that follow.
+        test: The split of test data.
+        image: The column of images.
+        label: The column of classes.
+        user: The column that says whom a sample comes from.
+        name: What the dataset is called in results; by default the last part of ``repo``.
+
+    Raises:
+        FedcanonError: The files cannot be had or are not complete, or the arguments do not fit
+            them.
     """
     datasets = _library("datasets")
     folder = repo if Path(repo).is_dir() else _download(repo)
@@ -54,10 +67,8 @@ def from_hub(
             f"the files of {repo} are not a complete dataset ({reason}): download them again, or "
             "choose another repository."
         ) from error
-    name = name or Path(repo).name
-    return from_dataset(
-        loaded, train=train, test=test, image=image, label=label, user=user, name=name
-    )
+    columns = {"image": image, "label": label, "user": user}
+    return from_dataset(loaded, train=train, test=test, name=name or Path(repo).name, **columns)
 
 
 def from_dataset(
@@ -70,12 +81,23 @@ def from_dataset(
     user: str | None = None,
     name: str = "dataset",
 ) -> Dataset:
-    """A ``datasets.DatasetDict`` with the splits ``train`` and ``test``, or one ``Dataset``.
+    """A dataset of the library ``datasets``.
 
-    Without a test split a fifth of the training data is held out. Columns that are not named are
-    found: the one of images, the one of class labels (or the one called label), and one that says
-    whom a sample comes from, such as writer_id. Images are scaled to [0, 1]; without images, the
-    other columns are features, treated as in ``from_table``.
+    Images are scaled to [0, 1]. Without images, the other columns are features, and treated as in
+    ``from_table``. Columns that are not named are found by what they hold.
+
+    Args:
+        dataset: A ``datasets.DatasetDict``, or one ``datasets.Dataset``.
+        train: The split of training data.
+        test: The split of test data; by default the one called test. If there is none, a fifth of
+            the training data is held out.
+        image: The column of images; by default the one that holds images, if any.
+        label: The column of classes; by default the one of class labels, or the one called label.
+        user: The column that says whom a sample comes from; by default one of ``USER_COLUMNS``.
+        name: What the dataset is called in results.
+
+    Raises:
+        FedcanonError: A split or column is not there, or it is not clear which one is meant.
     """
     datasets = _library("datasets")
     if isinstance(dataset, datasets.Dataset):
@@ -158,83 +180,37 @@ def _table(datasets: Any, rows: Any, label: str) -> Any:
 
 
 def _standardised(
-    repo: str, mean: tuple[float, ...], std: tuple[float, ...], **options: Any
+    name: str, repo: str, mean: Channels, std: Channels, columns: dict[str, str]
 ) -> Dataset:
-    """Images less the mean of their channel over its deviation, as read from the official files.
+    """Images of the hub with the same pixels as those that are read from the official files.
 
-    They are decoded once and then cached.
+    They are decoded once and then cached. ``columns`` are the arguments of ``from_hub`` that are
+    not the usual ones.
     """
     folder = Path(repo) if Path(repo).is_dir() else Path(_download(repo))
 
     def decode() -> Dataset:
-        dataset = from_hub(str(folder), **options)
+        dataset = from_hub(str(folder), name=name, **{"image": "image", "label": "label"} | columns)
         for images in (dataset.train.inputs, dataset.test.inputs):
             assert isinstance(images, Tensor)
-            images.sub_(torch.tensor(mean).view(-1, 1, 1)).div_(torch.tensor(std).view(-1, 1, 1))
+            standardise_(images, mean, std)
         return dataset
 
-    return cached(options["name"], 1, folder, under(folder), decode)
+    return cached(name, 1, folder, under(folder), decode)
 
 
 HUB: dict[str, Callable[[], Dataset]] = {
-    "mnist": partial(
-        _standardised,
-        "ylecun/mnist",
-        (idx.MNIST_MEAN,),
-        (idx.MNIST_STD,),
-        image="image",
-        name="mnist",
-        label="label",
-    ),
-    "fashion_mnist": partial(
-        _standardised,
-        "zalando-datasets/fashion_mnist",
-        (idx.FASHION_MEAN,),
-        (idx.FASHION_STD,),
-        image="image",
-        name="fashion_mnist",
-        label="label",
-    ),
-    "cifar10": partial(
-        _standardised,
-        "uoft-cs/cifar10",
-        cifar10.MEAN,
-        cifar10.STD,
-        image="img",
-        name="cifar10",
-        label="label",
-    ),
-    "cinic10": partial(
-        _standardised,
-        "flwrlabs/cinic10",
-        cinic10.MEAN,
-        cinic10.STD,
-        image="image",
-        name="cinic10",
-        label="label",
-    ),
-    "femnist": partial(
-        _standardised,
-        "flwrlabs/femnist",
-        (femnist.MEAN,),
-        (femnist.STD,),
-        image="image",
-        name="femnist",
-        label="character",
-        user="writer_id",
-    ),
-    "tiny_imagenet": partial(
-        _standardised,
-        "zh-plus/tiny-imagenet",
-        tiny_imagenet.MEAN,
-        tiny_imagenet.STD,
-        test="valid",
-        image="image",
-        label="label",
-        name="tiny_imagenet",
-    ),
+    name: partial(_standardised, name, repo, mean, std, columns)
+    for name, repo, mean, std, columns in (
+        ("mnist", "ylecun/mnist", idx.MNIST_MEAN, idx.MNIST_STD, {}),
+        ("fashion_mnist", "zalando-datasets/fashion_mnist", idx.FASHION_MEAN, idx.FASHION_STD, {}),
+        ("cifar10", "uoft-cs/cifar10", cifar10.MEAN, cifar10.STD, {"image": "img"}),
+        ("cinic10", "flwrlabs/cinic10", cinic10.MEAN, cinic10.STD, {}),
+        ("femnist", "flwrlabs/femnist", femnist.MEAN, femnist.STD, {"label": "character"}),
+        ("tiny_imagenet", "zh-plus/tiny-imagenet", tiny.MEAN, tiny.STD, {"test": "valid"}),
+    )
 }
-"""Where the hub keeps datasets that fedcanon knows by name, with their splits and columns.
+"""Where the hub keeps datasets that fedcanon knows by name, with what they call splits and columns.
 
 FEMNIST has no test split there, so a fifth is held out; Tiny ImageNet's validation split is tested
 on, for its test labels are not public; CINIC-10's validation split is left out.

@@ -15,7 +15,14 @@ from fedcanon.errors import FedcanonError
 
 
 def load(name: str) -> Dataset:
-    """A published dataset: from the files in ``data_folder()/NAME``, or else from the hub."""
+    """A published dataset: from the files in ``data_folder()/NAME``, or else from the hub.
+
+    Args:
+        name: A name of ``SOURCES``.
+
+    Raises:
+        FedcanonError: The files are damaged, or they are absent and the hub does not help.
+    """
     try:
         return load_files(name)
     except AbsentError as missing:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import torch
 
-from fedcanon.data.dataset import Dataset, Split
+from fedcanon.data.dataset import Dataset, held_out
 from fedcanon.errors import FedcanonError
 
 
@@ -30,7 +29,19 @@ def synthetic(
 
     (1, 1) and (0, 0) are the published Synthetic(1, 1) and Synthetic IID. The published α is the
     deviation of one u_k added to all entries of W_k and b_k; it adds the same to every class and so
-    never changes a label, which is why α mixes models here. ``users`` numbers the clients.
+    never changes a label, which is why α mixes models here. The users of the dataset are the
+    clients, so that the partition "users" gives each client its own samples.
+
+    Args:
+        alpha: α, from 0 (one model for all clients) to 1 (independent models).
+        beta: β ≥ 0; with 0 the inputs of all clients have the same distribution.
+        clients: How many clients there are.
+        d: How many features an input has.
+        classes: How many classes there are, at least two.
+        seed: What everything is drawn from.
+
+    Raises:
+        FedcanonError: An argument is outside its range.
     """
     bounds = {"beta": (beta, 0), "clients": (clients, 1), "d": (d, 1), "classes": (classes, 2)}
     for name, (value, least) in bounds.items():
@@ -52,12 +63,6 @@ def synthetic(
         x = v + deviation * rng.standard_normal((size, d))
         parts.append((x, (x @ own[:d] + own[d]).argmax(1), np.full(size, user)))
     inputs, labels, users = (np.concatenate(part) for part in zip(*parts, strict=True))
-    from sklearn.model_selection import train_test_split  # takes more than a second to import
-
-    split = train_test_split(
-        inputs.astype(np.float32), labels, users, test_size=0.1, random_state=seed, stratify=users
-    )
-    train, test = (
-        Split(*(torch.from_numpy(part) for part in half)) for half in (split[::2], split[1::2])
-    )
+    arrays = (inputs.astype(np.float32), labels, users)
+    train, test = held_out(*arrays, strata=users, share=0.1, seed=seed)
     return Dataset("synthetic", train, test, classes)

@@ -1,13 +1,15 @@
-"""The books of a client that keeps its own state.
+"""What a client stores that keeps its own state.
 
-Every update has a name and says which one came before it. A client keeps at most one update of
-which it does not know whether it counted, and decides by the server's next message. What it keeps
-is written before it replies, so that a crash at any moment loses nothing.
+Every update has a name and names the accepted update before it. A client stores at most one update
+of which it does not know whether the server has accepted it; the server's next message tells. It
+writes the update to disk before it replies, so that a crash at any moment loses nothing.
 """
 
 from __future__ import annotations
 
 import hashlib
+import secrets
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,20 +19,22 @@ from torch import Tensor
 
 from fedcanon.algorithms import State
 from fedcanon.checkpoint import Checkpoints
-from fedcanon.compression import Encoded
-from fedcanon.deployment.messages import Message
-from fedcanon.engines.messages import decoded
+from fedcanon.compression import Encoded, decoded
+from fedcanon.deployment.protocol import Message
+from fedcanon.errors import FedcanonError
+from fedcanon.files import private_file
 
 
 @dataclass(frozen=True)
 class Pending:
-    """An update that was sent, of which it is not known yet whether it counted.
+    """An update of which the client does not know yet whether it was accepted.
 
-    ``question`` is a digest of the message that it answers.
+    ``message_digest`` is the hash of the message that it answers. If the update is accepted,
+    ``state`` becomes the client's state.
     """
 
     round: int
-    question: str
+    message_digest: str
     update: str
     state: State
     upload: State
@@ -38,14 +42,19 @@ class Pending:
 
 @dataclass(frozen=True)
 class Account:
-    """A client's committed state, and at most one update in the air.
+    """All that a client stores of a run.
 
-    ``base`` names the last update that counted (None at the start of an epoch), ``answered`` is the
-    last round that was answered and ``previous`` what is recalled of its broadcast. ``writes``
-    counts how often it was written.
+    Args:
+        generation: The last generation that the client knows.
+        state: Its state after its last accepted update; None if it has none yet.
+        base: The name of that update; None at the start of a generation.
+        answered: The last round for which it has computed an update.
+        previous: The broadcast of that round, if the method can ``recall`` from it.
+        pending: The update of which it does not know whether it was accepted.
+        writes: How often the account has been written.
     """
 
-    epoch: int = 0
+    generation: int = 0
     state: State | None = None
     base: str | None = None
     answered: int = -1
@@ -54,13 +63,14 @@ class Account:
     writes: int = 0
 
     def after(self, message: Message) -> Account | None:
-        """The account once a message is known; None where one side has lost its state.
+        """Return the account after a message, or None if client or server has lost its state.
 
-        With an update pending after this, the client sends it again; without one, it computes.
+        If the result has a pending update, the client must send that again. Otherwise it must
+        compute a new one.
         """
-        fresh = Account(message.epoch, writes=self.writes)
-        account = self if message.epoch == self.epoch else fresh
-        if message.epoch < self.epoch:
+        fresh = Account(message.generation, writes=self.writes)
+        account = self if message.generation == self.generation else fresh
+        if message.generation < self.generation:
             return None
         pending = account.pending
         if pending is not None and message.ack == pending.update:
@@ -68,16 +78,16 @@ class Account:
         elif message.ack != account.base:
             return None
         elif pending is not None and pending.round != message.round:
-            account = replace(account, pending=None)  # it did not count, and never will
-        elif pending is not None and pending.question != digest(message.content):
-            return None  # a server that was put back asks another question in the same round
+            account = replace(account, pending=None)  # it was not accepted and never will be
+        elif pending is not None and pending.message_digest != digest(message.content):
+            return None  # a server restored from a checkpoint sends other content in this round
         if account.pending is None and message.round <= account.answered:
             return None
         return account
 
 
 def digest(content: State) -> str:
-    """A short name of what a message holds."""
+    """Return a hash of the content of a message."""
     found = hashlib.blake2b(digest_size=16)
     for name, entry in sorted(decoded(content).items()):
         is_vector = isinstance(entry, Tensor)
@@ -87,44 +97,60 @@ def digest(content: State) -> str:
     return found.hexdigest()
 
 
-class Kept(Protocol):
-    """Where a state is kept: whole or not at all, and durable once ``save`` returns."""
+def own_secret(folder: Path) -> int:
+    """Return the secret random number in a folder; draw it and store it at the first call.
+
+    Raises:
+        FedcanonError: The file with the number is damaged.
+    """
+    path = folder / "secret"
+    folder.mkdir(parents=True, exist_ok=True)
+    with suppress(FileExistsError), private_file(path) as file:
+        file.write(secrets.token_hex(16).encode())
+    try:
+        return int(path.read_text(encoding="ascii"), 16)
+    except ValueError:
+        raise FedcanonError(f"{path} is damaged: remove it, and a new one will be drawn.") from None
+
+
+class Storage(Protocol):
+    """Storage of states: a state is written completely or not at all."""
 
     def save(self, t: int, state: State) -> None:
-        """Keep a state; those with larger numbers are newer."""
+        """Store a state durably; states with larger numbers ``t`` are newer."""
         ...
 
     def load(self, device: torch.device) -> State | None:
-        """The newest state; None where there is none."""
+        """Return the newest state, or None if there is none."""
         ...
 
 
 @dataclass
 class Ledger:
-    """An account that outlives its process."""
+    """Stores the account of a client, so that it survives the end of the process."""
 
-    kept: Kept
+    storage: Storage
 
     @classmethod
     def on_disk(cls, folder: Path, client: int, run: str) -> Ledger:
-        """The books of a client and a run in a folder of the client's own."""
+        """Return the ledger of a client for a run, in a folder on the client's machine."""
         return cls(Checkpoints(folder / run / f"client-{client}", keep=1))
 
     def load(self) -> Account:
-        """The account as it was last written; a new one where there is none."""
-        kept = self.kept.load(torch.device("cpu"))
-        if kept is None:
+        """Return the account as it was last saved, or a new one."""
+        saved = self.storage.load(torch.device("cpu"))
+        if saved is None:
             return Account()
-        pending = kept["pending"]
+        pending = saved["pending"]
         if pending:
             upload = {name: _restored(entry) for name, entry in pending["upload"].items()}
             pending = Pending(**{**pending, "upload": upload})
-        return Account(**{**kept, "pending": pending or None})
+        return Account(**{**saved, "pending": pending or None})
 
     def save(self, account: Account) -> None:
-        """Write the account, whole or not at all, and make it durable."""
+        """Store the account durably."""
         account = replace(account, writes=account.writes + 1)
-        self.kept.save(account.writes, {**vars(account), "pending": _table(account.pending)})
+        self.storage.save(account.writes, {**vars(account), "pending": _table(account.pending)})
 
 
 def _table(pending: Pending | None) -> State | None:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
-from fedcanon.algorithms import State
+from fedcanon.algorithms import Recalling, State
+from fedcanon.compression import decoded
 from fedcanon.deployment.ledger import Ledger, Pending, digest
-from fedcanon.deployment.messages import START, Message, Presence, Reply, packed
-from fedcanon.engines.messages import decoded
-from fedcanon.engines.round import BUFFERS, Rules, at_work, refuse_divergence
-from fedcanon.engines.work import CountedProx
+from fedcanon.deployment.protocol import START, Message, Presence, Reply, packed
+from fedcanon.deployment.relay import make_relay
+from fedcanon.engines import Rules
+from fedcanon.engines.client import BUFFERS, client_work, encode_upload, require_finite
+from fedcanon.engines.work import ClientWork, CountedProx
 from fedcanon.errors import FedcanonError
 from fedcanon.objectives import Objective
 from fedcanon.objectives.problem import Test, no_test
@@ -20,11 +23,18 @@ from fedcanon.objectives.problem import Test, no_test
 
 @dataclass
 class Participant:
-    """Answers the server's messages with its own data.
+    """A client, which answers the server's messages with its own data.
 
-    ``held_out`` measures a model on ``held_out_samples`` samples that are not trained on. In runs
-    in which clients keep their states, ``ledger_of`` gives the books of a run; in others a client
-    is a pure function of the message and its data.
+    Args:
+        client: The number of the client.
+        rules: The settings of local training.
+        objective: The loss f_i on the client's training samples.
+        held_out: Measures a model on samples that are not used for training.
+        held_out_samples: The number of these samples.
+        open_ledger: Returns the ledger of a run, in runs in which clients keep their own states. In
+            other runs, an answer depends only on the message and the data.
+        secret: The seed of random compression and clipping, which the server does not know; None
+            uses the seed of the run.
     """
 
     client: int
@@ -32,59 +42,70 @@ class Participant:
     objective: Objective
     held_out: Test = no_test
     held_out_samples: int = 0
-    ledger_of: Callable[[str], Ledger] | None = None
+    open_ledger: Callable[[str], Ledger] | None = None
+    secret: int | None = None
 
     @property
     def presence(self) -> Presence:
-        """What the server is told of the client's data."""
+        """What the server may know of the client's data."""
         return Presence(self.objective.samples, self.held_out_samples)
 
     def answer(self, message: Message) -> Reply:
-        """The reply to a message; what must survive is on disk by then."""
+        """Return the reply to a message; a state that changes has been stored before.
+
+        A ``FedcanonError`` becomes a reply of the kind "failure".
+        """
         started = time.perf_counter()
-        reply = Reply(message.id, self.client, "update", message.epoch, message.round)
+        reply = Reply(message.id, self.client, "update", message.generation, message.round)
         try:
             if message.client != self.client:
-                raise FedcanonError(f"client {message.client} is not here, but {self.client}.")
+                raise FedcanonError(f"client {message.client} is not at this node.")
             if message.kind == "evaluate":
                 reply = replace(reply, kind="measures", content=self._measures(message))
             elif message.keeps:
-                reply = self._with_books(message, reply)
+                reply = self._train_with_ledger(message, reply)
             else:
-                reply = self._without_state(message, reply)
+                reply = self._train_stateless(message, reply)
         except FedcanonError as error:
             reply = replace(reply, kind="failure", reason=str(error)[:1000])
         content = packed(reply.content)
         return replace(reply, content=content, seconds=time.perf_counter() - started)
 
-    def _without_state(self, message: Message, reply: Reply) -> Reply:
+    def _train_stateless(self, message: Message, reply: Reply) -> Reply:
         received, prox = decoded(message.content), CountedProx(self.rules.penalty)
-        with at_work(
-            self.rules, self.objective, message.round, self.client, received, prox
-        ) as work:
-            response = self.rules.algorithm.respond(_without_buffers(received), work)
-            refuse_divergence(response, message.round, self.client)
-        response = {**response, BUFFERS: self.objective.buffers.clone()}
-        return replace(reply, content=response, update=uuid.uuid4().hex, prox_calls=prox.calls)
+        with self._work(message.round, received, prox) as work:
+            answer = make_relay(self.rules.algorithm).answer(_without_buffers(received), work)
+            answer = self._encoded(answer, message.round, work)
+        return replace(reply, content=answer, update=uuid.uuid4().hex, prox_calls=prox.calls)
 
-    def _with_books(self, message: Message, reply: Reply) -> Reply:
-        if self.ledger_of is None:
+    def _work(
+        self, t: int, received: State, prox: CountedProx
+    ) -> AbstractContextManager[ClientWork]:
+        return client_work(self.rules, self.objective, t, self.client, received, prox, self.secret)
+
+    def _encoded(self, upload: State, t: int, work: ClientWork) -> State:
+        """Return the compressed upload together with the normalisation statistics."""
+        require_finite(upload, t, self.client)
+        return encode_upload(self.rules, upload, self.objective.buffers.clone(), work)
+
+    def _train_with_ledger(self, message: Message, reply: Reply) -> Reply:
+        if self.open_ledger is None:
             raise FedcanonError(
-                f"client {self.client} is to keep its own state, but has no folder for it: start "
+                f"client {self.client} must keep its own state, but has no folder for it: start "
                 'its SuperNode with state="folder" in --node-config.'
             )
-        ledger, prox = self.ledger_of(message.run), CountedProx(self.rules.penalty)
+        ledger, prox = self.open_ledger(message.run), CountedProx(self.rules.penalty)
         before = ledger.load()
-        account = before.after(message)
+        account, recalls = before.after(message), isinstance(self.rules.algorithm, Recalling)
         if account is None:
-            return replace(reply, kind="mismatch", epoch=before.epoch)
+            return replace(reply, kind="mismatch", generation=before.generation)
         if account.pending is None:
             received = self._completed(message, account.previous)
             upload, state = self._run(message, account.state, received, prox)
             account = replace(
                 account,
                 answered=message.round,
-                previous=_without_buffers(received) if self.rules.algorithm.recalled else {},
+                previous=_without_buffers(received) if recalls else {},
                 pending=Pending(
                     message.round, digest(message.content), uuid.uuid4().hex, state, upload
                 ),
@@ -101,9 +122,9 @@ class Participant:
         )
 
     def _completed(self, message: Message, previous: State) -> State:
-        received = decoded(message.content)
-        if message.recalls:
-            received |= self.rules.algorithm.recall(previous, received)
+        received, algorithm = decoded(message.content), self.rules.algorithm
+        if message.recalls and isinstance(algorithm, Recalling):
+            received |= algorithm.recall(previous, received)
         return received
 
     def _run(
@@ -113,13 +134,12 @@ class Participant:
         start = received.pop(START, received.get("z"))
         if state is None:
             state = algorithm.client_init(start)
-        with at_work(self.rules, self.objective, t, self.client, received, prox) as work:
+        with self._work(t, received, prox) as work:
             upload, state = algorithm.local(state, received, work)
-            refuse_divergence(upload, t, self.client)
-        return {**upload, BUFFERS: self.objective.buffers.clone()}, state
+            return self._encoded(upload, t, work), state
 
     def _measures(self, message: Message) -> State:
-        """f_i(z), ∇f_i(z) if asked for, and the measures on what is held out."""
+        """Return f_i(z), ∇f_i(z) if asked for, and the measures on the held-out samples."""
         received = decoded(message.content)
         z = received["z"]
         self.objective.buffers.copy_(received[BUFFERS])
@@ -128,7 +148,8 @@ class Participant:
             found["loss"], found["gradient"] = self.objective.value_and_gradient(z)
         else:
             found["loss"] = self.objective.value(z)
-        return found | {f"test/{name}": value for name, value in self.held_out(z).items()}
+        found |= {f"test/{name}": value for name, value in self.held_out(z).items()}
+        return self.rules.compressor.beside(found)
 
 
 def _without_buffers(state: State) -> State:

@@ -1,23 +1,32 @@
-"""The states of clients, where the server keeps them."""
+"""Client states that the server keeps."""
 
 from __future__ import annotations
 
+import math
 import uuid
 from collections.abc import Collection, Mapping
 from functools import partial
 
+import torch
 from torch import Tensor
 
 from fedcanon.algorithms import Algorithm, State
 from fedcanon.checkpoint import Part
-from fedcanon.engines.store import GIB, StateStore
+from fedcanon.engines.store import StateStore
+from fedcanon.units import GIB
 
 
-class KeptStates:
-    """What the clients of an epoch have as their states, begun at the model ``start``.
+class ClientStates:
+    """The states of all clients in one generation.
 
-    Every state has a name that is new whenever its content is, so that a checkpoint writes only
-    those that have changed.
+    A state gets a new name whenever its content changes, so that a checkpoint writes only the
+    states that have changed.
+
+    Args:
+        algorithm: The method, whose ``client_init`` makes the first state of a client.
+        start: The model at the beginning of the generation.
+        clients: The largest number of clients.
+        memory: States are kept on disk if they need more than so many bytes.
     """
 
     def __init__(
@@ -27,39 +36,45 @@ class KeptStates:
         self._names: dict[int, str] = {}
         self._store = self._new_store(clients)
 
-    def of(self, client: int) -> State:
-        """A client's state, valid until the next commit; that of a beginner if it has none."""
+    def read(self, client: int) -> State:
+        """Return the state of a client, initialised if it is new; valid until the next commit."""
         slot = self._store.slot(client)
         if slot is None:
             return self._algorithm.client_init(self.start)
         return self._store.read(slot)
 
     def put(self, state: State) -> int:
-        """Keep a state that does not count yet; where it lies."""
+        """Store a new state, which becomes valid with ``commit``, and return its slot."""
         slot = self._store.reserve()
         self._store.write(slot, state)
         return slot
 
     def commit(self, slots: Mapping[int, int]) -> None:
-        """Let states count."""
+        """Replace the states of clients by the ones in these slots."""
         self._store.commit(slots)
         self._names |= {client: f"{client}-{uuid.uuid4().hex}" for client in slots}
 
     def release(self, slots: Mapping[int, int]) -> None:
-        """Forget states that do not count."""
+        """Discard states that were stored but not committed."""
         self._store.release(slots)
 
     def restrict(self, members: Collection[int]) -> None:
-        """Keep the states of members only, with room for all of them."""
+        """Discard the states of all others, and make room for all members."""
         parts = {client: part for client, part in self.parts().items() if client in members}
         self.load(parts, len(members))
 
+    def mean(self, name: str, weights: Mapping[int, float]) -> Tensor:
+        """Return Σ w_i s_i / Σ w_i, where s_i is the entry ``name`` in the state of client i."""
+        total = math.fsum(weights.values())
+        weighted = (weight / total * self.read(c)[name] for c, weight in weights.items())
+        return sum(weighted, start=torch.zeros(()))
+
     def parts(self) -> dict[int, Part]:
-        """The states of all clients that have one, as parts of a checkpoint."""
-        return {c: Part(name, partial(self.of, c)) for c, name in self._names.items()}
+        """Return the states of all clients that have one, as parts of a checkpoint."""
+        return {c: Part(name, partial(self.read, c)) for c, name in self._names.items()}
 
     def load(self, parts: Mapping[int, Part], clients: int) -> None:
-        """Let these be the states, with room for so many clients."""
+        """Replace all states by those in a checkpoint, with room for ``clients`` clients."""
         store = self._new_store(clients)
         slots = {client: store.reserve() for client in parts}
         for client, slot in slots.items():

@@ -1,7 +1,7 @@
-"""What can be seen of a deployment from outside, and what can be said to it.
+"""The status of a deployment, and requests of its operator, as files in the folder of the run.
 
-Both are files in the run's folder: ``deployment.json`` tells of clients, rounds and events; a file
-in ``leaving`` says that the client of this number leaves for good.
+The server writes clients, rounds and events to ``deployment.json``. An empty file in ``leaving``,
+named after the number of a client, asks the server to remove this client permanently.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from fedcanon.deployment.books import Books
-from fedcanon.deployment.messages import Presence
+from fedcanon.deployment.membership import Membership
+from fedcanon.deployment.protocol import Presence
 from fedcanon.engines import Traffic
 from fedcanon.files import read_json, write_whole
 
@@ -45,7 +45,7 @@ class Situation:
     round: int
     keeper: str
     present: dict[int, Presence]
-    books: Books
+    membership: Membership
     since_start: RoundTimes
     traffic: Traffic
     events: list[str] = field(default_factory=list)
@@ -55,39 +55,45 @@ _SITUATION = TypeAdapter(Situation)
 
 
 class Status:
-    """The server's side: it writes what happens, and reads who is to leave."""
+    """Writes the status of a deployment and reads which clients are asked to leave."""
 
-    def __init__(self) -> None:
+    def __init__(self, keeper: str) -> None:
         self.folder: Path | None = None
+        self._keeper = keeper
         self._events = deque[str](maxlen=30)
         self._times = RoundTimes()
         self._traffic = Traffic()
 
     def note(self, event: str) -> None:
-        """Something happened that an operator wants to know."""
+        """Log an event for the operator and keep it for the status file."""
         if self._events and self._events[-1].endswith(f"  {event}"):
-            return  # what goes on for an hour is told once
+            return  # an event that repeats for an hour is reported once
         now = datetime.now().astimezone().isoformat(timespec="seconds")
         self._events.append(f"{now}  {event}")
         _log.warning(event)
 
-    def took(self, seconds: float, client_seconds: float, traffic: Traffic) -> None:
-        """A round took so long, of which the slowest client's own work."""
+    def add_round(self, seconds: float, client_seconds: float, traffic: Traffic) -> None:
+        """Add the duration and the traffic of a round to the totals.
+
+        ``client_seconds`` is the time that the slowest client has worked.
+        """
         self._times.count += 1
         self._times.seconds += seconds
         self._times.client_seconds += client_seconds
         self._traffic += traffic
 
-    def write(self, books: Books, t: int, keeper: str, present: dict[int, Presence]) -> None:
-        """Tell how things stand after ``t`` rounds."""
+    def write(self, t: int, membership: Membership, present: dict[int, Presence]) -> None:
+        """Write the status file after ``t`` rounds, if the run has a folder."""
         if self.folder is None:
             return
         events = list(self._events)
-        content = Situation(t, keeper, present, books, self._times, self._traffic, events)
+        content = Situation(
+            t, self._keeper, present, membership, self._times, self._traffic, events
+        )
         write_whole(self.folder / _FILE, _SITUATION.dump_json(content, indent=1).decode())
 
     def leaving(self) -> set[int]:
-        """The clients that are to leave for good."""
+        """Return the clients that the operator wants to remove permanently."""
         if self.folder is None:
             return set()
         asked = (path.name for path in (self.folder / _LEAVING).glob("*"))
@@ -95,11 +101,15 @@ class Status:
 
 
 def read_status(folder: Path) -> Situation | None:
-    """What the server wrote last into the folder of a run; None if it has not done a round."""
+    """Return the content of the status file, or None if there is none yet.
+
+    Raises:
+        FedcanonError: The file cannot be read.
+    """
     return read_json(folder / _FILE, _SITUATION)
 
 
 def ask_to_leave(folder: Path, client: int) -> None:
-    """Have the server go on without this client, from its next round on."""
+    """Ask the server to continue without this client from its next round on."""
     (folder / _LEAVING).mkdir(exist_ok=True)
     (folder / _LEAVING / str(client)).touch()

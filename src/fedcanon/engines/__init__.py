@@ -1,15 +1,5 @@
-"""Engines move messages between a server and clients."""
+"""Engines run the clients of an algorithm and carry messages between them and the server."""
 
-from fedcanon.engines.engine import Collected, Engine, Evaluation, RegroupError, StartOverError
-from fedcanon.engines.local import LocalEngine
-from fedcanon.engines.messages import Traffic
+import lazy_loader
 
-__all__ = [
-    "Collected",
-    "Engine",
-    "Evaluation",
-    "LocalEngine",
-    "RegroupError",
-    "StartOverError",
-    "Traffic",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,4 +1,4 @@
-"""Messages between processes: their tensors lie in shared memory, the rest goes through a pipe."""
+"""Messages between processes: tensors go through shared memory, everything else through a pipe."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from torch import Tensor
 
 from fedcanon.engines.memory import SparseFile, aligned
 from fedcanon.errors import FedcanonError
+from fedcanon.units import MIB
 
 
 class Arena:
-    """Shared memory with a region for each process that sends, which it fills anew by ``begin``."""
+    """Shared memory in which every sending process has a region of its own."""
 
     def __init__(self, regions: int, region_size: int) -> None:
         self._region_size = aligned(region_size)
@@ -22,26 +23,26 @@ class Arena:
         self._position = self._end = 0
 
     def begin(self, region: int) -> None:
-        """Write into this region, from its beginning: what was there is gone."""
+        """Write the next messages into this region from its start, over earlier messages."""
         self._position = region * self._region_size
         self._end = self._position + self._region_size
 
     def dump(self, message: Any) -> bytes:
-        """Put the tensors of a message into the region; what is to be sent."""
+        """Copy the tensors of a message into the region and return the bytes to be sent."""
         buffer = io.BytesIO()
         _Pickler(self, buffer).dump(message)
         return buffer.getvalue()
 
     def load(self, sent: bytes) -> Any:
-        """The message, its tensors views into the sender's region."""
+        """Return the message that ``dump`` wrote; its tensors are views of the sender's region."""
         return _Unpickler(self._file, io.BytesIO(sent)).load()
 
     def put(self, tensor: Tensor) -> tuple[int, tuple[int, ...], torch.dtype]:
-        """Copy a tensor into the region; where it is, for whoever reads it."""
+        """Copy a tensor into the region and return its offset, shape and type."""
         offset, size = self._position, tensor.numel() * tensor.element_size()
         if offset + size > self._end:
             raise FedcanonError(
-                f"a message is larger than {self._region_size / 2**20:,.0f} MiB, more than any "
+                f"a message is larger than {self._region_size / MIB:,.0f} MiB, more than any "
                 'method sends: use engine.name = "serial".'
             )
         self._position += aligned(size)

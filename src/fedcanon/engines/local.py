@@ -1,31 +1,71 @@
-"""Rounds of clients, run by workers."""
+"""The engine that runs all clients on this machine."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from functools import partial
+from typing import Literal, NamedTuple
 
+import torch
 from torch import Tensor
 
-from fedcanon.algorithms import Algorithm, Links, State
-from fedcanon.compression import Compressor, Identity
-from fedcanon.engines.engine import Collected, Engine, Evaluation
-from fedcanon.engines.messages import Traffic, copied
-from fedcanon.engines.round import BUFFERS, Bench, Done, Order, Question, Seat, examine, train
-from fedcanon.engines.stacked import HEIGHT
-from fedcanon.engines.store import GIB, StateStore
-from fedcanon.engines.summation import TreeSum, Vectors, height_of, mixed, subtrees
-from fedcanon.engines.workers import InProcess, MakeWorkers, Result
+from fedcanon.algorithms import Mixed, Recalling, State
+from fedcanon.engines.aggregation import Accumulator, Aggregation, make_aggregation
+from fedcanon.engines.base import Collected, Engine, Evaluation, Rules
+from fedcanon.engines.client import BUFFERS
+from fedcanon.engines.processes import Processes
+from fedcanon.engines.stacked_work import HEIGHT
+from fedcanon.engines.store import StateStore
+from fedcanon.engines.summation import Tree, Vectors, height_of, subtrees
+from fedcanon.engines.tasks import (
+    Broadcast,
+    EvaluationRequest,
+    Participation,
+    TrainingResult,
+    WorkerSetup,
+    evaluate,
+    train,
+)
+from fedcanon.engines.traffic import Traffic, copied
+from fedcanon.engines.workers import Answer, InProcess, MakeWorkers
 from fedcanon.errors import FedcanonError
 from fedcanon.objectives import Problem
 from fedcanon.objectives.stacked import can_stack
-from fedcanon.penalties import Penalty
+from fedcanon.units import GIB
+
+
+@dataclass(frozen=True)
+class Local:
+    """Makes engines that run all clients on this machine.
+
+    Args:
+        workers: How many processes to start; None runs clients one after the other in this process.
+        vectorised: Whether clients of small models take their local steps together.
+        state_memory: Client states are kept on disk if they need more than so many bytes.
+        devices: Devices that the processes use in turn.
+        start_method: How processes are started; None chooses the one that is safe on this system.
+    """
+
+    workers: int | None = None
+    vectorised: bool = False
+    state_memory: int = GIB
+    devices: tuple[torch.device, ...] = ()
+    start_method: Literal["fork", "spawn"] | None = None
+
+    def __call__(self, problem: Problem, rules: Rules) -> LocalEngine:
+        """Make the engine for a problem."""
+        make: MakeWorkers = InProcess
+        if self.workers is not None:
+            make = partial(
+                Processes, count=self.workers, method=self.start_method, devices=self.devices
+            )
+        return LocalEngine(problem, rules, make, self.vectorised, self.state_memory)
 
 
 class _Round(NamedTuple):
-    """What is remembered of a round once it counts."""
+    """A round before its commit: the slots of new states, the statistics and the broadcast."""
 
     slots: dict[int, int]
     buffers: Tensor
@@ -34,56 +74,38 @@ class _Round(NamedTuple):
 
 @dataclass
 class LocalEngine(Engine):
-    """Runs the clients of a problem by workers.
+    """Runs the clients of a problem on workers.
 
-    A client's state appears when it first takes part. A client that took part in the round before
-    gets the broadcast without the entries that it can ``recall``. Normalisation buffers travel
-    beside the algorithm's vectors and are averaged.
+    A client gets its state when it first takes part. A client that took part in the round before
+    receives the broadcast without the entries that it can ``recall``. Normalisation statistics are
+    sent and averaged together with the vectors of the algorithm.
     """
 
     problem: Problem
-    algorithm: Algorithm
-    penalty: Penalty
-    batch_size: int | None = None
-    seed: int = 0
-    compressor: Compressor = field(default_factory=Identity)
-    make_workers: MakeWorkers = InProcess
+    rules: Rules
+    make_workers: MakeWorkers
     vectorised: bool = False
     state_memory: int = GIB
     buffers: Tensor = field(init=False)
-    _last_sent: State = field(default_factory=dict)
-    _last_participants: frozenset[int] = frozenset()
-    _links: Links | None = field(init=False)
+    aggregation: Aggregation = field(init=False)
+    _last_sent: State = field(init=False, default_factory=dict)
+    _last_participants: frozenset[int] = field(init=False, default=frozenset())
 
     def __post_init__(self) -> None:
-        self.buffers = self.problem.start_buffers
-        clients = len(self.problem.clients)
-        self._links = self.algorithm.links(clients)
-        if self.vectorised and (self._links is not None or not can_stack(self.problem.clients)):
+        problem, algorithm = self.problem, self.rules.algorithm
+        self.buffers = problem.start_buffers
+        if self.vectorised and (isinstance(algorithm, Mixed) or not can_stack(problem.clients)):
             raise FedcanonError(
                 "engine.vectorised is for linear models and small networks of linear layers under "
                 "one server: leave it out."
             )
-        if self._links is not None and len(set(self.problem.weights)) > 1:
-            raise FedcanonError(
-                f"{type(self.algorithm).__name__} averages over neighbours and cannot weigh "
-                'clients differently: use clients.weights = "uniform".'
-            )
-        template = self.algorithm.client_init(self.problem.start)
-        self._store = StateStore(clients, template, self.state_memory)
-        bench = Bench(
-            self.algorithm,
-            self.penalty,
-            self.batch_size,
-            self.seed,
-            self.compressor,
-            self.problem,
-            self._store,
-            self.vectorised,
-            weighted=self._links is None,
+        self.aggregation = make_aggregation(algorithm, problem.weights, self.rules.aggregation)
+        template = algorithm.client_init(problem.start)
+        self._store = StateStore(len(problem.clients), template, self.state_memory)
+        self._workers = self.make_workers(
+            WorkerSetup(problem, self.rules, self.aggregation, self._store, self.vectorised)
         )
-        self._workers = self.make_workers(bench)
-        self._samples = [client.samples for client in self.problem.clients]
+        self._samples = [client.samples for client in problem.clients]
 
     def available(self) -> Sequence[int]:
         return range(len(self.problem.clients))
@@ -93,19 +115,23 @@ class LocalEngine(Engine):
     ) -> Collected:
         sent = {**sent, BUFFERS: self.buffers}
         recalled: State = {}
-        if self._last_sent:
-            short = {name: v for name, v in sent.items() if name not in self.algorithm.recalled}
-            recalled = self.algorithm.recall(self._last_sent, short)
+        algorithm = self.rules.algorithm
+        if self._last_sent and isinstance(algorithm, Recalling):
+            short = {name: v for name, v in sent.items() if name not in algorithm.recalled}
+            recalled = algorithm.recall(self._last_sent, short)
         slots = {client: self._store.reserve() for client in participants}
         try:
-            seats = [self._seat(client, slots[client]) for client in participants]
-            order = Order(t, sent, recalled)
-            mean, traffic, prox_calls = self._average(order, seats)
+            clients = [
+                Participation(c, self._store.slot(c), slot, c in self._last_participants)
+                for c, slot in slots.items()
+            ]
+            mean, traffic, prox_calls = self._aggregate(Broadcast(t, sent, recalled), clients)
         except BaseException:
             self._store.release(slots)
             raise
         buffers = mean.pop(BUFFERS)
-        share = self._weight(participants) / self.problem.total_weight
+        # fsum is exact in any order, so that the share of all clients is 1 to the last bit.
+        share = math.fsum(self.problem.weights[c] for c in slots) / self.problem.total_weight
         self._collected = _Round(slots, buffers, sent)
         return Collected(mean, share, traffic, prox_calls)
 
@@ -115,54 +141,35 @@ class LocalEngine(Engine):
         self._store.commit(done.slots)
         self._last_sent, self._last_participants = done.sent, frozenset(done.slots)
 
-    def _seat(self, client: int, new: int) -> Seat:
-        copies = 1 if self._links is None else self._links.degrees[client]
-        recalls = client in self._last_participants
-        return Seat(client, self._store.slot(client), new, recalls, copies)
-
-    def _weight(self, clients: Iterable[int]) -> float:
-        # fsum is exact in any order, so that the share of all clients is 1 to the last bit.
-        return math.fsum(self.problem.weights[client] for client in clients)
-
-    def _average(self, order: Order, seats: Sequence[Seat]) -> tuple[Vectors, Traffic, int]:
-        """The mean upload of a round, or that of every node, and what it cost."""
-        batch = math.inf if self.batch_size is None else self.batch_size
-        costs = [min(batch, self._samples[seat.client]) for seat in seats]
-        parts = self._parts(costs, smallest=HEIGHT if self.vectorised else 0)
-        tasks = [[seats[k] for k in part] for part in parts]
-        if self._links is not None:
-            tasks = [[seat] for seat in seats]
-        total, uploads, traffic, prox_calls = TreeSum(), list[Vectors](), Traffic(), 0
-        results: Iterator[Done] = _in_order(self._workers.map(train, order, tasks))
+    def _aggregate(
+        self, broadcast: Broadcast, clients: Sequence[Participation]
+    ) -> tuple[Vectors, Traffic, int]:
+        """Run a round on the workers; return the aggregated upload, the traffic and prox calls."""
+        batch = math.inf if self.rules.batch_size is None else self.rules.batch_size
+        costs = [min(batch, self._samples[one.client]) for one in clients]
+        positions = self._tasks(costs, smallest=HEIGHT if self.vectorised else 0)
+        tasks = [[clients[k] for k in some] for some in positions]
+        uploads, traffic, prox_calls = Accumulator(self.aggregation), Traffic(), 0
+        results: Iterator[TrainingResult] = _in_order(self._workers.map(train, broadcast, tasks))
         for task, done in zip(tasks, results, strict=True):
             traffic, prox_calls = traffic + done.traffic, prox_calls + done.prox_calls
-            if self._links is None:
-                total.push(done.total, height_of(task), lent=True)
-            else:
-                uploads.append(copied(done.total))
-        if self._links is not None:
-            return mixed(self._links, uploads), traffic, prox_calls
-        taken = self._weight(seat.client for seat in seats)
-        mean = {name: vector / taken for name, vector in total.total().items()}
-        return mean, traffic, prox_calls
+            uploads.extend(done.parts, height_of(task), temporary=True)
+        weights = [self.problem.weights[one.client] for one in clients]
+        return self.aggregation.finish(uploads.parts(), weights), traffic, prox_calls
 
-    def _parts(self, costs: Sequence[float], smallest: int = 0) -> list[range]:
-        """Positions cut into tasks."""
+    def _tasks(self, costs: Sequence[float], smallest: int = 0) -> list[range]:
+        """Cut the positions of clients with these costs into tasks."""
         return subtrees(costs, self._workers.count, smallest)
 
-    @property
-    def model_buffers(self) -> Tensor:
-        return self.buffers.mean(0) if self.buffers.ndim == 2 else self.buffers
-
     def evaluate(self, z: Tensor, *, gradient: bool) -> Evaluation:
-        question = Question(z, self.model_buffers, gradient)
-        parts = self._parts(self._samples)
-        results = self._workers.map(examine, question, [None, *parts])
+        request = EvaluationRequest(z, self.model_buffers, gradient)
+        tasks = self._tasks(self._samples)
+        results = self._workers.map(evaluate, request, [None, *tasks])
         found = list(map(copied, _in_order(results)))
         losses = [loss for part in found for loss in part.losses]
-        total = TreeSum()
-        for part, own in zip(parts, found[1:], strict=True):
-            total.push(own.gradient, height_of(part))
+        total = Tree()
+        for task, own in zip(tasks, found[1:], strict=True):
+            total.push(own.gradient, height_of(task))
         loss = self.problem.mean(losses)
         return Evaluation(loss, losses, total.total().get("gradient"), found[0].test)
 
@@ -171,7 +178,7 @@ class LocalEngine(Engine):
 
     @property
     def clients(self) -> dict[int, State]:
-        """A copy of the state of every client that has taken part."""
+        """Copies of the states of all clients that have taken part, by client."""
         return {client: copied(state) for client, state in self._states()}
 
     @clients.setter
@@ -196,7 +203,7 @@ class LocalEngine(Engine):
         }
 
     def load(self, state: State) -> None:
-        if "books" in state:
+        if "membership" in state:
             raise FedcanonError("this run was on Flower and can only go on there: --engine flower.")
         self.clients = {int(client): own for client, own in state["clients"].items()}
         self.buffers = state["buffers"]
@@ -204,9 +211,9 @@ class LocalEngine(Engine):
         self._last_participants = frozenset(state["last_participants"])
 
 
-def _in_order(results: Iterator[tuple[int, Result]]) -> Iterator[Result]:
-    """Results by the number of their task, each as soon as those before it are there."""
-    waiting: dict[int, Result] = {}
+def _in_order(results: Iterator[tuple[int, Answer]]) -> Iterator[Answer]:
+    """Yield results in the order of their tasks, each as soon as all earlier ones have come."""
+    waiting: dict[int, Answer] = {}
     expected = 0
     for number, result in results:
         if number != expected:

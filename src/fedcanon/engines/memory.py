@@ -1,27 +1,33 @@
-"""Memory that several processes share."""
+"""Memory that several processes share, as a mapped file."""
 
 from __future__ import annotations
 
 import math
 import mmap
 import os
+import sys
 import tempfile
 import weakref
-from multiprocessing.reduction import DupFd
+from multiprocessing import reduction
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from fedcanon.errors import FedcanonError
+
 ALIGNMENT = 64
-"""Where vectors begin: at multiples of what vector instructions like."""
+"""Vectors begin at multiples of so many bytes, which vector instructions prefer."""
+
+_PIECE = 2**20
 
 
 class SparseFile:
-    """A mapped file without a name that takes space only where it is written.
+    """A mapped file without a name, which takes space only where something was written.
 
-    It is in memory or, ``on_disk``, in the folder for temporary files. Processes that are forked
-    or to which it is sent see the same bytes. It vanishes with the last of them, however that ends.
+    The file is in memory or, if ``on_disk``, in the folder for temporary files. Forked processes,
+    and processes to which it is sent, see the same bytes. The system deletes it when the last of
+    these processes ends, even if that is killed.
     """
 
     def __init__(self, size: int, *, on_disk: bool = False) -> None:
@@ -39,29 +45,46 @@ class SparseFile:
         weakref.finalize(self, os.close, file)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopened, (DupFd(self._file), self.size)
+        if sys.platform != "win32":
+            return _reopened, (reduction.DupFd(self._file), self.size)
+        raise FedcanonError(
+            "Windows cannot hand files to worker processes: use the Windows Subsystem for Linux."
+        )
 
     def reserve(self, offset: int, size: int) -> None:
-        """Make sure that there is space: a full disk would else be found by a deadly signal."""
+        """Allocate space; without this, writing to a full disk would kill the process (SIGBUS).
+
+        Nothing may have been written there before.
+
+        Raises:
+            OSError: There is not enough space.
+        """
         if size:
-            os.posix_fallocate(self._file, offset, size)
+            getattr(os, "posix_fallocate", _write_zeros)(self._file, offset, size)
 
     def view(self, offset: int, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-        """A tensor that lies here."""
+        """Return a tensor on the bytes from ``offset`` on, without copying them."""
         count = math.prod(shape)
         if not count:
             return torch.empty(shape, dtype=dtype)
         return torch.frombuffer(self._map, dtype=dtype, count=count, offset=offset).view(shape)
 
-    def let_go(self) -> None:
-        """Keep no page of a file on disk in this process's memory; their content stays."""
-        if self._map is not None:
+    def drop_pages(self) -> None:
+        """Remove the pages of the file from this process's memory; their content is kept."""
+        if self._map is not None and sys.platform != "win32":
             self._map.madvise(mmap.MADV_DONTNEED)
 
 
 def aligned(size: int) -> int:
-    """The size, rounded up to where the next vector may begin."""
+    """Round a size up to a multiple of ``ALIGNMENT``."""
     return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def _write_zeros(file: int, offset: int, size: int) -> None:
+    """Take space by writing, where the system has no call for it, as macOS."""
+    os.lseek(file, offset, os.SEEK_SET)
+    while size:
+        size -= os.write(file, bytes(min(size, _PIECE)))
 
 
 def _reopened(duplicate: Any, size: int) -> SparseFile:

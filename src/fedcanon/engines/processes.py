@@ -1,4 +1,4 @@
-"""Worker processes that stay for the whole run, one thread each."""
+"""Worker processes with one thread each, which live as long as the run."""
 
 from __future__ import annotations
 
@@ -18,19 +18,21 @@ from typing import Any, Literal
 import torch
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
+from fedcanon.engines.aggregation import Streaming
 from fedcanon.engines.arena import Arena
-from fedcanon.engines.round import Bench
-from fedcanon.engines.workers import Result, Shared, Task, Workers
+from fedcanon.engines.tasks import WorkerSetup
+from fedcanon.engines.workers import Answer, Shared, Task, Workers
 from fedcanon.errors import FedcanonError
+from fedcanon.units import MIB
 
 ATTEMPTS = 3
-"""How often a task may end its process before it is given up."""
+"""How many processes may die at the same task before the run ends with an error."""
 
 _VECTORS = 64
-"""More vectors of the model's size than any message has, beside rows for each node."""
+"""An upper limit on the vectors in a message, without the rows of a decentralised method."""
 
-_MINE = 0
-"""The region of the arena from which this process sends; worker k has region k + 1."""
+_MAIN_REGION = 0
+"""The region of the arena for messages of this process; worker k has region k + 1."""
 
 
 @dataclass
@@ -40,18 +42,24 @@ class _Worker:
 
 
 class Processes(Workers):
-    """``count`` processes, each with a copy of the bench.
+    """``count`` worker processes, each with a copy of the setup.
 
-    Tasks and results go through pipes, their tensors and the clients' states through shared memory,
-    and the data are never copied: a process is forked or, where that cannot be (``method``
-    "spawn", as CUDA needs), is sent handles of them. With ``devices``, worker k moves the problem
-    to the k-th of them. A process that dies is replaced and its
-    task run again. Processes end with this one, however it ends.
+    Tasks and results go through pipes, tensors and client states through shared memory. The data
+    are never copied: a process is forked, or gets handles of the data if it is spawned. A process
+    that dies is replaced and its task is run again. The processes end when this one ends, even if
+    it is killed.
+
+    Args:
+        setup: What workers need in all rounds.
+        count: How many processes to start.
+        method: How to start them; None is "fork" on Linux, and "spawn" where that is not safe
+            (on other systems, and with devices, because CUDA does not allow forks).
+        devices: Worker k moves the problem to device k, modulo their number; empty for none.
     """
 
     def __init__(
         self,
-        bench: Bench,
+        setup: WorkerSetup,
         count: int,
         method: Literal["fork", "spawn"] | None = None,
         devices: Sequence[torch.device] = (),
@@ -60,20 +68,20 @@ class Processes(Workers):
         if method is None:
             method = "fork" if sys.platform == "linux" and not devices else "spawn"
         self._context: Any = torch.multiprocessing.get_context(method)
-        problem = bench.problem
-        rows = 1 if bench.weighted else len(problem.clients)
+        problem = setup.problem
+        rows = 1 if isinstance(setup.aggregation, Streaming) else len(problem.clients)
         size = (_VECTORS + 4 * rows) * (problem.start.nbytes + problem.start_buffers.nbytes)
-        self._bench, self._arena = bench, Arena(count + 1, size + 2**20)
+        self._setup, self._arena = setup, Arena(count + 1, size + MIB)
         self._workers: list[_Worker | None] = [None] * count
         weakref.finalize(self, _end, self._workers)
 
     def map(
         self,
-        function: Callable[[Bench, Shared, Task], Result],
+        function: Callable[[WorkerSetup, Shared, Task], Answer],
         shared: Shared,
         tasks: Sequence[Task],
-    ) -> Iterator[tuple[int, Result]]:
-        self._arena.begin(_MINE)
+    ) -> Iterator[tuple[int, Answer]]:
+        self._arena.begin(_MAIN_REGION)
         order = self._arena.dump(shared)
         waiting, busy, deaths = deque(range(len(tasks))), dict[int, int](), Counter[int]()
 
@@ -90,16 +98,16 @@ class Processes(Workers):
                     task = busy.pop(number)
                     if reply is None:
                         deaths[task] += 1
-                        self._bury(number, deaths[task])
+                        self._remove_dead(number, deaths[task])
                         waiting.appendleft(task)
                     else:
                         result = self._arena.load(reply)
                         if isinstance(result, FedcanonError):
                             raise result
                         yield task, result
-                    give_work(number)  # not before the result has been read, which it overwrites
+                    give_work(number)  # only now, because the next result overwrites this one
         finally:
-            if busy:  # with work that nobody waits for any more
+            if busy:  # nobody waits for the results any more
                 self.close()
 
     def close(self) -> None:
@@ -108,41 +116,37 @@ class Processes(Workers):
     def _send(self, number: int, message: bytes) -> None:
         try:
             self._worker(number).connection.send_bytes(message)
-        except ConnectionError:  # it died while it was idle
-            self._bury(number)
+        except ConnectionError:  # the process died while it was idle
+            self._remove_dead(number)
             self._worker(number).connection.send_bytes(message)
 
     def _worker(self, number: int) -> _Worker:
-        """The worker of this number, started if it is not there."""
+        """Return the worker with this number and start its process if there is none."""
         worker = self._workers[number]
         if worker is None:
-            mine, its = self._context.Pipe()
-            others = [other.connection for other in self._workers if other] + [mine]
-            forked = self._context.get_start_method() == "fork"
+            own_end, worker_end = self._context.Pipe()
+            inherited = [other.connection for other in self._workers if other] + [own_end]
+            if self._context.get_start_method() != "fork":
+                inherited = []
             device = self._devices[number % len(self._devices)] if self._devices else None
-            arguments = (
-                self._bench,
-                self._arena,
-                number + 1,
-                its,
-                others if forked else [],
-                device,
-            )
             process = self._context.Process(
-                target=_serve, args=arguments, daemon=True, name=f"fedcanon-{number}"
+                target=_serve,
+                args=(self._setup, self._arena, number + 1, worker_end, inherited, device),
+                daemon=True,
+                name=f"fedcanon-{number}",
             )
-            # A forked process has the limit from here, in a tenth of the time of setting it itself.
+            # A forked process inherits this limit, ten times faster than by setting it itself.
             with threadpool_limits(1), warnings.catch_warnings():
-                # Threads of this process, such as a progress bar's, hold no lock that a worker
-                # takes.
+                # Python warns of forks in processes with threads. Threads of this process, such as
+                # a progress bar's, hold no lock that a worker needs.
                 warnings.simplefilter("ignore", DeprecationWarning)
                 process.start()
-            its.close()
-            worker = self._workers[number] = _Worker(process, mine)
+            worker_end.close()
+            worker = self._workers[number] = _Worker(process, own_end)
         return worker
 
     def _replies(self, numbers: Sequence[int]) -> Iterator[tuple[int, bytes | None]]:
-        """What some busy workers have answered; None for one that has died."""
+        """Wait for answers of busy workers; the answer of a worker that has died is None."""
         by_connection = {self._worker(number).connection: number for number in numbers}
         for connection in wait(list(by_connection)):
             assert isinstance(connection, Connection)
@@ -151,8 +155,8 @@ class Processes(Workers):
             except (EOFError, ConnectionError):
                 yield by_connection[connection], None
 
-    def _bury(self, number: int, deaths: int = 1) -> None:
-        """Forget a worker that died; give up where the same task has ended several."""
+    def _remove_dead(self, number: int, deaths: int = 1) -> None:
+        """Remove a worker that died; raise an error if ``deaths`` workers died at its task."""
         worker, self._workers[number] = self._workers[number], None
         assert worker is not None
         worker.process.join()
@@ -161,14 +165,14 @@ class Processes(Workers):
             code = worker.process.exitcode or 0
             how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
             raise FedcanonError(
-                f"a worker process was ended {deaths} times while it worked for the same clients "
-                f"({how}), perhaps for want of memory: use fewer engine.workers, a smaller "
+                f"a worker process ended {deaths} times while it worked for the same clients "
+                f"({how}), perhaps for lack of memory: use fewer engine.workers, a smaller "
                 "batch_size or a smaller model."
             )
 
 
 def _end(workers: list[_Worker | None]) -> None:
-    """Kill processes; their work is lost."""
+    """Kill all processes; their work is lost."""
     for number, worker in enumerate(workers):
         if worker is not None:
             worker.process.kill()
@@ -178,23 +182,23 @@ def _end(workers: list[_Worker | None]) -> None:
 
 
 def _serve(
-    bench: Bench,
+    setup: WorkerSetup,
     arena: Arena,
     region: int,
     connection: Connection,
     inherited: list[Connection],
     device: torch.device | None,
 ) -> None:
-    """The life of a worker: a task in, its result or its error out."""
-    for other in inherited:  # or the end of this run's process would not be seen
+    """Run tasks in a worker process until the main process ends."""
+    for other in inherited:  # while one is open, no worker notices that the main process has ended
         other.close()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the run decides what Ctrl-C means
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process decides what Ctrl-C means
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     torch.set_num_threads(1)
-    if not inherited:  # started afresh
+    if not inherited:  # a spawned process does not inherit the limit
         threadpool_limits(1)
     if device is not None:
-        bench = replace(bench, problem=bench.problem.to(device))
+        setup = replace(setup, problem=setup.problem.to(device))
     while True:
         try:
             message = connection.recv_bytes()
@@ -203,22 +207,22 @@ def _serve(
         function, order, task = arena.load(message)
         arena.begin(region)
         try:
-            result = function(bench, arena.load(order), task)
+            result = function(setup, arena.load(order), task)
         except FedcanonError as error:
             result = error
         try:
             connection.send_bytes(arena.dump(result))
-        except ConnectionError:  # nobody is there to read it
+        except ConnectionError:  # the main process has ended
             return
 
 
 def cores() -> int:
-    """How many processors this process may use."""
+    """Return the number of processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
-def may_have_children() -> bool:
-    """Whether this process can start others; a worker of ``multiprocessing.Pool`` cannot."""
+def can_start_processes() -> bool:
+    """Tell whether this process may start others; a worker of ``multiprocessing.Pool`` may not."""
     return not multiprocessing.current_process().daemon

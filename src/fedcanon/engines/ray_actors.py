@@ -1,4 +1,4 @@
-"""Workers that are actors of Ray, on this machine or on the nodes of a cluster."""
+"""Workers that are Ray actors, on this machine or on the nodes of a cluster."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import warnings
 import weakref
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import ray
@@ -17,36 +18,39 @@ from ray.exceptions import NodeDiedError, ObjectLostError, OutOfMemoryError, Ray
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from fedcanon.algorithms import State
-from fedcanon.engines.packing import Packed, pack, unpack
+from fedcanon.engines.base import Rules
+from fedcanon.engines.local import LocalEngine
 from fedcanon.engines.processes import ATTEMPTS, cores
-from fedcanon.engines.round import Bench, Seat
-from fedcanon.engines.workers import Result, Shared, Task, Workers
+from fedcanon.engines.ray_messages import PackedMessage, pack, unpack
+from fedcanon.engines.tasks import Participation, WorkerSetup
+from fedcanon.engines.workers import Answer, Shared, Task, Workers
 from fedcanon.errors import FedcanonError
-from fedcanon.objectives import ModuleClients
+from fedcanon.objectives import ModuleClients, Problem
+from fedcanon.units import GIB
 
 ADDRESS = "RAY_ADDRESS"
-"""The environment variable with the address of a cluster, as Ray itself reads it."""
+"""Ray's environment variable for the address of a cluster."""
 
 _LOST = (RayActorError, NodeDiedError, ObjectLostError, OutOfMemoryError)
-"""What Ray says where an actor is gone, or its node with the result that was there."""
+"""What Ray raises if an actor has died, or a node together with the result stored on it."""
 
-_for_whom_we_started = weakref.WeakSet["RayActors"]()
-"""Those that use a Ray that none but they asked for: the last to close ends it."""
+_sharing_our_ray = weakref.WeakSet["RayActors"]()
+"""The users of a Ray that this module has started; the last of them to close shuts it down."""
 
 
 class RayActors(Workers):
-    """``count`` actors, each with a copy of the bench and one thread; by default one for each CPU.
+    """``count`` Ray actors with one thread each; by default one for each CPU of the cluster.
 
-    They are in the Ray that this process uses already, on the cluster at RAY_ADDRESS, or on this
-    machine. What all tasks share goes to each node once, and so do the data; the clients' states
-    travel with the tasks. An actor that dies, alone or with its node, is replaced and its task run
-    again, by another one where there is no place for a new one.
+    They run in the Ray to which this process is connected, or else on the cluster at RAY_ADDRESS,
+    or else in a new Ray on this machine. The data, and what all tasks of a round share, are sent to
+    each node once; client states are sent with the tasks. If an actor or its node dies, it is
+    replaced and its task is run again, by another actor if there is no room for a new one.
     """
 
-    def __init__(self, bench: Bench, count: int | None = None) -> None:
-        self._bench = bench
+    def __init__(self, setup: WorkerSetup, count: int | None = None) -> None:
+        self._setup = setup
         self._actors: dict[int, Any] = {}
-        self._sent_bench: Any = None
+        self._sent_setup: Any = None
         self._connect(count or cores())
         resources = ray.cluster_resources()  # type: ignore[no-untyped-call]
         self.count = count or int(resources.get("CPU", 0))
@@ -55,24 +59,24 @@ class RayActors(Workers):
 
     def map(
         self,
-        function: Callable[[Bench, Shared, Task], Result],
+        function: Callable[[WorkerSetup, Shared, Task], Answer],
         shared: Shared,
         tasks: Sequence[Task],
-    ) -> Iterator[tuple[int, Result]]:
+    ) -> Iterator[tuple[int, Answer]]:
         self._connect(self.count)
-        order = ray.put(pack(shared, lend=True))
+        order = ray.put(pack(shared, all_read_only=True))
         waiting, idle, left = deque(range(len(tasks))), list[int](), len(tasks)
-        busy: dict[Any, tuple[int, int | None]] = {}  # what is awaited: of which actor, which task
+        busy: dict[Any, tuple[int, int | None]] = {}  # awaited result: number of actor and of task
         deaths = Counter[tuple[int | None, int | None]]()
 
         def ask_whether_ready(number: int) -> None:
-            # A new actor waits for a free CPU, perhaps for long. An old one may have died.
+            # A new actor waits until a CPU is free. An old one may have died meanwhile.
             busy[self._actor(number).__ray_ready__.remote()] = number, None
 
         def give_work() -> None:
             while waiting and idle:
                 number, task = idle.pop(), waiting.popleft()
-                sent = pack((tasks[task], self._states(tasks[task])), lend=True)
+                sent = pack((tasks[task], self._states(tasks[task])), all_read_only=True)
                 busy[self._actor(number).run.remote(function, order, sent)] = number, task
 
         try:
@@ -86,7 +90,7 @@ class RayActors(Workers):
                 except _LOST as error:
                     work = (number, None) if task is None else (None, task)
                     deaths[work] += 1
-                    self._bury(number, deaths[work], error)
+                    self._remove_dead(number, deaths[work], error)
                     ask_whether_ready(number)
                     if task is not None:
                         waiting.appendleft(task)
@@ -99,63 +103,63 @@ class RayActors(Workers):
                 result, states = unpack(reply)
                 if isinstance(result, FedcanonError):
                     raise result
-                give_work()  # before the result is looked at, so that none is idle
+                give_work()  # before the result is processed, so that no actor is idle
                 for slot, state in states.items():
-                    self._bench.store.write(slot, state)
+                    self._setup.store.write(slot, state)
                 left -= 1
                 yield task, result
         finally:
-            if left:  # some have work that nobody waits for any more
+            if left:  # nobody waits for the results any more
                 self._end()
 
     def close(self) -> None:
         self._end()
-        if self in _for_whom_we_started:
-            _for_whom_we_started.discard(self)
-            if not _for_whom_we_started:
+        if self in _sharing_our_ray:
+            _sharing_our_ray.discard(self)
+            if not _sharing_our_ray:
                 ray.shutdown()
 
     def _connect(self, cpus: int) -> None:
         if not ray.is_initialized():
             _start(cpus)
-            _for_whom_we_started.clear()
-            _for_whom_we_started.add(self)
+            _sharing_our_ray.clear()
+            _sharing_our_ray.add(self)
             self._actors.clear()
-            self._sent_bench = None
-        elif _for_whom_we_started:
-            _for_whom_we_started.add(self)
-        if self._sent_bench is None:
-            bench = replace(self._bench, store=_States({}))  # the store stays here
-            clients = bench.problem.clients
+            self._sent_setup = None
+        elif _sharing_our_ray:
+            _sharing_our_ray.add(self)
+        if self._sent_setup is None:
+            setup = replace(self._setup, store=_States({}))  # the store stays here
+            clients = setup.problem.clients
             data = [clients.inputs, clients.targets] if isinstance(clients, ModuleClients) else []
-            self._sent_bench = ray.put(pack(bench, lent=data))
+            self._sent_setup = ray.put(pack(setup, read_only=data))
 
     def _actor(self, number: int) -> Any:
-        """The actor of this number, made if it is not there."""
+        """Return the actor with this number and start it if there is none."""
         if number not in self._actors:
-            self._actors[number] = _RemoteActor.remote(self._sent_bench)
+            self._actors[number] = _RemoteActor.remote(self._sent_setup)
         return self._actors[number]
 
     def _states(self, task: object) -> dict[int, State]:
-        """The states that participants have before the round."""
-        seats = [seat for seat in task if isinstance(seat, Seat)] if isinstance(task, list) else []
-        slots = [seat.old for seat in seats if seat.old is not None]
-        return {slot: self._bench.store.read(slot) for slot in slots}
+        """Return the states of a task's clients before the round, by slot."""
+        clients = task if isinstance(task, list) else []
+        slots = [one.old for one in clients if isinstance(one, Participation)]
+        return {slot: self._setup.store.read(slot) for slot in slots if slot is not None}
 
-    def _bury(self, number: int, deaths: int, error: Exception) -> None:
-        """Forget an actor that died; give up where there is no hope for another."""
-        ray.kill(self._actors.pop(number))  # it may be out of reach only
+    def _remove_dead(self, number: int, deaths: int, error: Exception) -> None:
+        """Remove an actor that died; raise an error if another one would die too."""
+        ray.kill(self._actors.pop(number))  # perhaps it is alive and only unreachable
         if isinstance(error, RayActorError) and error.actor_init_failed:
             *_, reason = str(error).strip().splitlines()
             raise FedcanonError(f"a Ray actor cannot be started: {reason}") from error
         if deaths >= ATTEMPTS:
             raise FedcanonError(
-                f"a Ray actor was ended {deaths} times at the same work, perhaps for want of "
-                "memory: use fewer engine.workers, a smaller batch_size or a smaller model."
+                f"a Ray actor ended {deaths} times at the same work, perhaps for lack of memory: "
+                "use fewer engine.workers, a smaller batch_size or a smaller model."
             ) from error
 
     def _end(self) -> None:
-        """Kill the actors; their work is lost."""
+        """Kill all actors; their work is lost."""
         while self._actors:
             _, actor = self._actors.popitem()
             if ray.is_initialized():
@@ -170,7 +174,7 @@ def _start(cpus: int) -> None:
         place = {"address": address}
     try:
         with warnings.catch_warnings():
-            # Ray announces what it will change, which is nothing that is used here.
+            # Ray warns of future changes, none of which concerns this module.
             warnings.simplefilter("ignore", FutureWarning)
             ray.init(**place, log_to_driver=False, logging_level=logging.WARNING)
     except (ConnectionError, RuntimeError, ValueError) as error:
@@ -181,7 +185,7 @@ def _start(cpus: int) -> None:
 
 
 class _States:
-    """In the place of a store: states that came with a task, and those that go back."""
+    """Replaces the store in an actor: holds the states sent with a task and the new ones."""
 
     def __init__(self, old: dict[int, State]) -> None:
         self._old = old
@@ -191,7 +195,7 @@ class _States:
         return self._old[slot]
 
     def write(self, slot: int, state: State) -> None:
-        # Copies, since a client's vector may be memory in which the next one works.
+        # Copies, since the next client may overwrite the memory of this one's vectors.
         self.new[slot] = {
             name: value.clone() if isinstance(value, torch.Tensor) else value
             for name, value in state.items()
@@ -199,21 +203,46 @@ class _States:
 
 
 class _Actor:
-    """Works for clients, one task after the other."""
+    """Runs one task after the other."""
 
-    def __init__(self, bench: Packed) -> None:
+    def __init__(self, setup: PackedMessage) -> None:
         torch.set_num_threads(1)
         threadpool_limits(1)
-        self._bench: Bench = unpack(bench)
+        self._setup: WorkerSetup = unpack(setup)
 
-    def run(self, function: Callable[[Bench, Any, Any], Any], shared: Packed, sent: Packed) -> Any:
+    def run(
+        self,
+        function: Callable[[WorkerSetup, Any, Any], Any],
+        shared: PackedMessage,
+        sent: PackedMessage,
+    ) -> Any:
         task, old = unpack(sent)
         states = _States(old)
-        bench = replace(self._bench, store=states)
+        setup = replace(self._setup, store=states)
         try:
-            return pack((function(bench, unpack(shared), task), states.new))
-        except FedcanonError as error:  # as it is: what an actor raises, Ray wraps
+            return pack((function(setup, unpack(shared), task), states.new))
+        except FedcanonError as error:  # returned, because Ray would wrap an error that is raised
             return pack((error, {}))
 
 
 _RemoteActor: Any = ray.remote(num_cpus=1)(_Actor)
+
+
+@dataclass(frozen=True)
+class RayCluster:
+    """Makes engines that run clients on a Ray cluster, or with Ray on this machine.
+
+    Args:
+        workers: How many actors to start; None starts one for each CPU of the cluster.
+        vectorised: Whether clients of small models take their local steps together.
+        state_memory: This machine keeps client states on disk if they need more than so many bytes.
+    """
+
+    workers: int | None = None
+    vectorised: bool = False
+    state_memory: int = GIB
+
+    def __call__(self, problem: Problem, rules: Rules) -> LocalEngine:
+        """Make the engine for a problem."""
+        make = partial(RayActors, count=self.workers)
+        return LocalEngine(problem, rules, make, self.vectorised, self.state_memory)

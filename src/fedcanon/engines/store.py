@@ -1,4 +1,4 @@
-"""Where the states of clients live between rounds."""
+"""Storage for the states of clients between rounds."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ from torch import Tensor
 from fedcanon.algorithms import State
 from fedcanon.engines.memory import SparseFile, aligned
 from fedcanon.errors import FedcanonError
-
-GIB = 2**30
+from fedcanon.units import GIB, MIB
 
 _NUMBERS = {bool: torch.bool, int: torch.int64, float: torch.float64}
-"""As Python has them."""
+"""The tensor types that hold Python's numbers without loss."""
 
 
 @dataclass(frozen=True)
 class _Entry:
-    """Where a vector, or a number of this ``kind``, lies in a slot."""
+    """The place of a vector, or of a number of type ``kind``, inside a slot."""
 
     offset: int
     shape: tuple[int, ...]
@@ -35,26 +34,29 @@ class _Entry:
 
 
 class States(Protocol):
-    """What a process that works for clients needs of a store."""
+    """The part of a store that worker processes use."""
 
     def read(self, slot: int) -> State:
-        """The state in a slot."""
+        """Return the state stored in a slot."""
         ...
 
     def write(self, slot: int, state: State) -> None:
-        """Put a state into a slot."""
+        """Store a state in a slot."""
         ...
 
 
 class StateStore:
-    """The states of all clients that have ever taken part, in one mapped file of equal slots.
+    """The states of all clients that have ever taken part, in a mapped file of equal slots.
 
-    Processes that are forked, or to which the store is sent, see the same memory: a state is read
-    where it lies. A new state goes to a free slot and counts once the slot is the client's
-    (``commit``), so that a round that fails changes nothing.
+    Forked processes, and processes to which the store is sent, read and write the same memory. A
+    new state is written to a free slot. It replaces the client's old state only with ``commit``, so
+    that a round that fails changes nothing.
 
-    The file is in memory while the states of all clients would fit into ``limit`` bytes, and
-    otherwise on disk, of which no process keeps more than about ``limit`` bytes in memory.
+    Args:
+        clients: The largest number of clients.
+        template: A state with the names, shapes and types that all states have.
+        limit: Bytes. If the states of all clients need more, the file is on disk, and a process
+            keeps at most about so many bytes of it in memory.
     """
 
     def __init__(self, clients: int, template: State, limit: int = GIB) -> None:
@@ -74,11 +76,15 @@ class StateStore:
         return iter(sorted(self.slots))
 
     def slot(self, client: int) -> int | None:
-        """Where the client's state is; None for one that has never taken part."""
+        """Return the slot with the client's state, or None if it has never taken part."""
         return self.slots.get(client)
 
     def reserve(self) -> int:
-        """A slot for a new state."""
+        """Return a free slot for a new state.
+
+        Raises:
+            FedcanonError: There is not enough memory or space on the disk.
+        """
         if self._free:
             return self._free.pop()
         slot = self._used
@@ -90,27 +96,27 @@ class StateStore:
                 place, remedy = ("disk", "free some, or name a larger one in TMPDIR")
             raise FedcanonError(
                 f"there is no {place} left for the states of clients, of which {slot:,} take "
-                f"{self._slot_size / 2**20:,.1f} MiB each ({error.strerror}): {remedy}."
+                f"{self._slot_size / MIB:,.1f} MiB each ({error.strerror}): {remedy}."
             ) from None
         self._used += 1
         return slot
 
     def commit(self, slots: Mapping[int, int]) -> None:
-        """Make reserved slots the clients' own; their old ones are free again."""
+        """Assign reserved slots to clients; the clients' old slots become free."""
         self._free.extend(self.slots[client] for client in slots if client in self.slots)
         self.slots.update(slots)
 
     def replace(self, slots: Mapping[int, int]) -> None:
-        """Make reserved slots the only ones that count."""
+        """Assign reserved slots to clients and forget the states of all others."""
         self._free.extend(self.slots.values())
         self.slots = dict(slots)
 
     def release(self, slots: Mapping[int, int]) -> None:
-        """Give reserved slots back."""
+        """Free reserved slots that are not needed."""
         self._free.extend(slots.values())
 
     def read(self, slot: int) -> State:
-        """The state in a slot, as views that hold until the slot is written again."""
+        """Return the state in a slot, as views that are valid until the slot is written again."""
         self._touch()
         state: State = {}
         for name, entry in self._entries.items():
@@ -119,7 +125,11 @@ class StateStore:
         return state
 
     def write(self, slot: int, state: State) -> None:
-        """Put a state into a slot."""
+        """Store a state in a slot.
+
+        Raises:
+            FedcanonError: Its entries or shapes are not those of ``client_init``.
+        """
         self._touch()
         if state.keys() != self._entries.keys():
             raise FedcanonError(
@@ -143,12 +153,12 @@ class StateStore:
     def _touch(self) -> None:
         self._touched += self._slot_size
         if self._on_disk and self._touched > self._limit:
-            self._file.let_go()
+            self._file.drop_pages()
             self._touched = 0
 
 
 def _layout(template: State) -> tuple[dict[str, _Entry], int]:
-    """Entries one after the other, and the size of them all."""
+    """Return the place of every entry in a slot, and the size of a slot."""
     entries, offset = dict[str, _Entry](), 0
     for name, value in template.items():
         if isinstance(value, Tensor):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,10 +15,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedcanon.compression import Compressor, Encoded
-from fedcanon.engines.randomness import Purpose
-from fedcanon.errors import FedcanonError
+from fedcanon.engines.base import Rules
+from fedcanon.errors import DivergenceError, FedcanonError
 from fedcanon.objectives import Objective
 from fedcanon.penalties import Penalty
+from fedcanon.randomness import Purpose, generator
 
 MOST_STEPS = 100_000
 """Gradient steps after which a subproblem that is to be solved to a tolerance is given up."""
@@ -94,15 +97,22 @@ class ClientWork:
 
     def __init__(
         self,
+        rules: Rules,
         objective: Objective,
         prox: CountedProx,
-        batch_size: int | None,
-        compressor: Compressor,
-        draws: Callable[[Purpose], np.random.Generator],
+        t: int,
+        client: int,
+        secret: int | None = None,
     ) -> None:
-        self._objective, self._compressor, self._draws = objective, compressor, draws
-        self.batches = Batches(objective.samples, batch_size, draws(Purpose.BATCHES))
-        self.prox = prox
+        """Begin the work of client ``client`` in round ``t``.
+
+        Batches are drawn from the run's seed. What alters an upload is drawn from the client's own
+        ``secret`` where it has one, which no server knows.
+        """
+        self._objective, self._compressor, self.prox = objective, rules.compressor, prox
+        order = generator(rules.seed, Purpose.BATCHES, t, client)
+        self.batches = Batches(objective.samples, rules.batch_size, order)
+        self._draw = rules.seed if secret is None else secret, Purpose.ENCODING, t, client
 
     def gradient(self, x: Tensor) -> Tensor:
         """g_i(x) on a fresh mini-batch; valid until the next call."""
@@ -151,7 +161,10 @@ class ClientWork:
             if norm <= tolerance:
                 return x
             if not math.isfinite(norm):
-                break
+                raise DivergenceError(
+                    f"a local subproblem diverged at gradient steps of {step:g}: use a beta near "
+                    "1/(L + 1/η)."
+                )
             x = x - step * gradient
         raise FedcanonError(
             f"a local subproblem was not solved to the tolerance {tolerance:g} in {MOST_STEPS:,} "
@@ -160,4 +173,32 @@ class ClientWork:
 
     def encode(self, u: Tensor) -> Encoded:
         """``u`` as it travels."""
-        return self._compressor(u, self._draws(Purpose.ENCODING))
+        return self._compressor(u, self._encoding)
+
+    @cached_property
+    def _encoding(self) -> np.random.Generator:
+        return generator(*self._draw)
+
+
+@dataclass(frozen=True)
+class IdleWork:
+    """Work of a client without data, which never moves: it shows what an upload looks like."""
+
+    compressor: Compressor
+
+    def gradient(self, x: Tensor) -> Tensor:
+        return torch.zeros_like(x)
+
+    full_gradient = gradient
+
+    def descend(self, start: Tensor, step: float, steps: int, **how: Any) -> Tensor:
+        return start.clone()
+
+    def solve(self, centre: Tensor, eta: float, start: Tensor, **how: Any) -> Tensor:
+        return start.clone()
+
+    def prox(self, x: Tensor, step: float) -> Tensor:
+        return x.clone()
+
+    def encode(self, u: Tensor) -> Encoded:
+        return self.compressor(u, np.random.default_rng(0))

@@ -1,4 +1,4 @@
-"""The contract of what runs tasks, and the simplest that does."""
+"""The contract of workers, which run tasks, and the simplest implementation."""
 
 from __future__ import annotations
 
@@ -6,29 +6,35 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
-from fedcanon.engines.round import Bench
+from fedcanon.engines.tasks import WorkerSetup
 
 Shared = TypeVar("Shared")
 Task = TypeVar("Task")
-Result = TypeVar("Result")
+Answer = TypeVar("Answer")
 
 
 class Workers(ABC):
-    """Runs tasks in some number of places, each with a ``Bench`` of its own."""
+    """Runs tasks on ``count`` workers, each with its own ``WorkerSetup``."""
 
     count: int
 
     @abstractmethod
     def map(
         self,
-        function: Callable[[Bench, Shared, Task], Result],
+        function: Callable[[WorkerSetup, Shared, Task], Answer],
         shared: Shared,
         tasks: Sequence[Task],
-    ) -> Iterator[tuple[int, Result]]:
-        """Run ``function(bench, shared, task)`` for all tasks.
+    ) -> Iterator[tuple[int, Answer]]:
+        """Run ``function(setup, shared, task)`` for all tasks.
 
-        Results come with the number of their task, in any order; what they hold may be changed by
-        the next one. ``function`` is defined at the top of a module.
+        Args:
+            function: A function defined at the top level of a module, so that it can be sent.
+            shared: An argument that is the same for all tasks.
+            tasks: The tasks.
+
+        Yields:
+            The number of a task and its result, in any order. Tensors of a result are valid until
+            the next result is requested.
         """
 
     def close(self) -> None:  # noqa: B027  # most have nothing to close
@@ -36,22 +42,22 @@ class Workers(ABC):
 
 
 class InProcess(Workers):
-    """One task after the other, in this process: for small problems and for debugging."""
+    """Runs one task after the other in this process, for small problems and for debugging."""
 
     count = 1
 
-    def __init__(self, bench: Bench) -> None:
-        self._bench = bench
+    def __init__(self, setup: WorkerSetup) -> None:
+        self._setup = setup
 
     def map(
         self,
-        function: Callable[[Bench, Shared, Task], Result],
+        function: Callable[[WorkerSetup, Shared, Task], Answer],
         shared: Shared,
         tasks: Sequence[Task],
-    ) -> Iterator[tuple[int, Result]]:
+    ) -> Iterator[tuple[int, Answer]]:
         for number, task in enumerate(tasks):
-            yield number, function(self._bench, shared, task)
+            yield number, function(self._setup, shared, task)
 
 
-MakeWorkers = Callable[[Bench], Workers]
-"""Makes workers that have this bench, or copies of it."""
+MakeWorkers = Callable[[WorkerSetup], Workers]
+"""Makes workers, each of which has this setup or a copy of it."""

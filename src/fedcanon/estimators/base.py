@@ -17,18 +17,17 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
 
-from fedcanon import theory
 from fedcanon.algorithms import ALGORITHMS, Algorithm
-from fedcanon.engines.randomness import Purpose, generator
 from fedcanon.errors import FedcanonError
 from fedcanon.estimators.problems import dense
 from fedcanon.layout import Layout
-from fedcanon.objectives import Problem
+from fedcanon.objectives import Problem, smoothness
 from fedcanon.penalties import PENALTIES, Penalty, on_weights
-from fedcanon.runs.build import AUTO, fill_in
+from fedcanon.randomness import Purpose, generator
 from fedcanon.runs.federation import Federation
 from fedcanon.runs.fit import fit
 from fedcanon.runs.named import make_algorithm, make_penalty
+from fedcanon.runs.steps import AUTO, fill_in
 
 FLOATS = (np.float64, np.float32)
 
@@ -138,7 +137,7 @@ class Federated(BaseEstimator):
         table = {key: _plain(value) for key, value in table.items()}
         if AUTO in table.values():
             rng = generator(0, Purpose.SMOOTHNESS)  # so that a linear model depends on no seed
-            L = theory.smoothness(problem, rng, clients=len(problem.clients))
+            L = smoothness(problem, rng, clients=len(problem.clients))
             table = fill_in(table, L, penalty.rho)
         return make_algorithm(table)
 

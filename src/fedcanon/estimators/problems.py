@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from sklearn.utils import check_consistent_length, column_or_1d
 from torch import nn
 
-from fedcanon.engines.randomness import Purpose, torch_seed
 from fedcanon.errors import FedcanonError
 from fedcanon.objectives import FlatModule, ModuleObjective, Objective, Problem
 from fedcanon.objectives.linear import Features
-from fedcanon.objectives.module import Loss
+from fedcanon.objectives.losses import Loss
+from fedcanon.randomness import Purpose, torch_seed
 
 Rows = NDArray[np.int64]
 

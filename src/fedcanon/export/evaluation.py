@@ -35,9 +35,9 @@ def evaluate(module: nn.Module, split: Split, classes: int) -> EvaluationByClass
     """Measure a network on some samples.
 
     Args:
-        module: the network, in evaluation mode.
-        split: the samples.
-        classes: the number of classes.
+        module: The network, in evaluation mode.
+        split: The samples.
+        classes: The number of classes.
     """
     parameter = next(module.parameters())
     inputs, targets = split.tensors(parameter.dtype, parameter.device)

@@ -43,14 +43,14 @@ def save(module: nn.Module, example_shape: Shape, path: str | Path, kind: Format
     """Write a network to a file, which is there whole or not at all.
 
     Args:
-        module: the network.
-        example_shape: the shape of one input. Files that hold the computation (``pt2`` and
+        module: The network.
+        example_shape: The shape of one input. Files that hold the computation (``pt2`` and
             ``onnx``) take batches of any size.
-        path: the file; folders above it are made if they do not exist.
-        kind: its format.
+        path: The file; folders above it are made if they do not exist.
+        kind: Its format.
 
     Raises:
-        FedcanonError: the network cannot be written in this format, or the file not at this place.
+        FedcanonError: The network cannot be written in this format, or the file not at this place.
     """
     with explained(f"cannot write {path}"):
         Path(path).parent.mkdir(parents=True, exist_ok=True)

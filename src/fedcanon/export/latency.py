@@ -20,9 +20,9 @@ def latencies(modules: Sequence[nn.Module], example_shape: Shape, batch: int) ->
     The networks take turns, so that a busy machine slows all of them down.
 
     Args:
-        modules: the networks.
-        example_shape: the shape of one input.
-        batch: the number of inputs in a batch.
+        modules: The networks.
+        example_shape: The shape of one input.
+        batch: The number of inputs in a batch.
     """
     inputs = next(modules[0].parameters()).new_zeros(batch, *example_shape)
     found: list[list[float]] = [[] for _ in modules]

@@ -82,11 +82,11 @@ class TracedNetwork:
         """Record the operations of a network.
 
         Args:
-            module: the network, in evaluation mode.
-            example_shape: the shape of one input.
+            module: The network, in evaluation mode.
+            example_shape: The shape of one input.
 
         Raises:
-            FedcanonError: torch.fx cannot follow it, for instance because what it does depends
+            FedcanonError: Torch.fx cannot follow it, for instance because what it does depends
                 on the values of its input.
         """
         example = next(module.parameters()).new_zeros(2, *example_shape)

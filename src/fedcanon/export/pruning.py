@@ -33,14 +33,14 @@ def prune(module: nn.Module, example_shape: Shape) -> nn.Module:
     (group normalisation).
 
     Args:
-        module: the network.
-        example_shape: the shape of one input.
+        module: The network.
+        example_shape: The shape of one input.
 
     Returns:
         The copy, in evaluation mode. In training mode the statistics of batches would differ.
 
     Raises:
-        FedcanonError: torch.fx cannot follow the network, or the copy has other outputs.
+        FedcanonError: Torch.fx cannot follow the network, or the copy has other outputs.
     """
     original = deepcopy(module).eval()
     pruned = deepcopy(original)
@@ -56,11 +56,11 @@ def unused_inputs(module: nn.Module, example_shape: Shape) -> list[int]:
     """The inputs of a network whose weights are all zero; channels before a convolution.
 
     Args:
-        module: the network.
-        example_shape: the shape of one input.
+        module: The network.
+        example_shape: The shape of one input.
 
     Raises:
-        FedcanonError: torch.fx cannot follow the network.
+        FedcanonError: Torch.fx cannot follow the network.
     """
     layer = TracedNetwork(deepcopy(module).eval(), example_shape).first_layer()
     if layer is None:

@@ -26,8 +26,8 @@ def save_sparse(tensors: dict[str, Tensor], path: str | Path) -> None:
     NAME.column_indices and NAME.row_pointers.
 
     Args:
-        tensors: the state dict of a network.
-        path: the file.
+        tensors: The state dict of a network.
+        path: The file.
     """
     written: dict[str, Tensor] = {}
     shapes: dict[str, list[int]] = {}
@@ -47,7 +47,7 @@ def load_sparse(path: str | Path) -> dict[str, Tensor]:
     All numbers are exact; only the sign of zeros is lost.
 
     Raises:
-        FedcanonError: the file cannot be read, is not of this format or is damaged.
+        FedcanonError: The file cannot be read, is not of this format or is damaged.
     """
     try:
         with safe_open(path, "pt") as file:

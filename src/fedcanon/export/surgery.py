@@ -12,8 +12,8 @@ def fold(layer: Layer, sent: Tensor) -> None:
     """Add to the bias of a layer what constant inputs contribute to its outputs.
 
     Args:
-        layer: the layer, which is changed.
-        sent: the value of every constant input, and 0 for the other inputs.
+        layer: The layer, which is changed.
+        sent: The value of every constant input, and 0 for the other inputs.
     """
     change = layer.weight.reshape(len(layer.weight), len(sent), -1).sum(2) @ sent
     if layer.bias is not None:
@@ -29,9 +29,9 @@ def merge(layer: Layer, constant: Tensor, sent: Tensor) -> Tensor:
     weights, can replace the others. This is exact for every kind of border.
 
     Args:
-        layer: the layer, which is changed.
-        constant: which channels are constant.
-        sent: the value of every channel.
+        layer: The layer, which is changed.
+        constant: Which channels are constant.
+        sent: The value of every channel.
 
     Returns:
         The channels that are not needed any more.

@@ -31,10 +31,10 @@ def trained(name: str | Path) -> Trained:
     """The network of a run.
 
     Args:
-        name: the folder of the run, or its name in the runs folder.
+        name: The folder of the run, or its name in the runs folder.
 
     Raises:
-        FedcanonError: there is no such run, or it is not finished.
+        FedcanonError: There is no such run, or it is not finished.
     """
     run = RunFolder.find(name)
     module, data = load(run.path).model, run.data

@@ -6,6 +6,7 @@ from fedcanon.objectives.logistic import Logistic
 from fedcanon.objectives.module import ModuleClients, ModuleObjective
 from fedcanon.objectives.problem import DataSummary, Problem
 from fedcanon.objectives.quadratic import Quadratic
+from fedcanon.objectives.smoothness import curvature, smoothness
 
 __all__ = [
     "DataSummary",
@@ -16,4 +17,6 @@ __all__ = [
     "Objective",
     "Problem",
     "Quadratic",
+    "curvature",
+    "smoothness",
 ]

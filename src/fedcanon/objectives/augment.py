@@ -1,4 +1,4 @@
-"""Random changes to a batch of images: every image has its own draw, none its own loop.
+"""Random changes to a batch of images, drawn for each image by itself.
 
 Draws come from PyTorch's global generator on the CPU, which an engine seeds for each round and
 client: a run is the same on every device.
@@ -22,7 +22,11 @@ PADDING = 4
 
 
 def crop(images: Tensor) -> Tensor:
-    """A window of the original size, anywhere in the image with 4 zeros around it."""
+    """Cut a window of the original size out of each image, padded with 4 zeros on every side.
+
+    Args:
+        images: A batch as (N, channels, height, width).
+    """
     n, _, height, width = images.shape
     padded = functional.pad(images, (PADDING,) * 4)
     windows = padded.unfold(2, height, 1).unfold(3, width, 1)
@@ -31,7 +35,11 @@ def crop(images: Tensor) -> Tensor:
 
 
 def flip(images: Tensor) -> Tensor:
-    """The image or its mirror image, each with probability 1/2."""
+    """Mirror each image with probability 1/2.
+
+    Args:
+        images: A batch as (N, channels, height, width).
+    """
     mirrored = torch.randint(2, (len(images), 1, 1, 1), dtype=torch.bool).to(images.device)
     return torch.where(mirrored, images.flip(3), images)
 
@@ -41,7 +49,15 @@ AUGMENTATIONS: dict[Name, Augmentation] = {"crop": crop, "flip": flip}
 
 
 def augmentations(names: Iterable[Name], shape: Shape) -> tuple[Augmentation, ...]:
-    """The augmentations of these names, for inputs of this shape."""
+    """The augmentations of these names.
+
+    Args:
+        names: Names of ``AUGMENTATIONS``.
+        shape: The shape of one input.
+
+    Raises:
+        FedcanonError: The inputs are not images.
+    """
     for name in names:
         require_images(f"the augmentation '{name}'", shape)
     return tuple(AUGMENTATIONS[name] for name in names)

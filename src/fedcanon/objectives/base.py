@@ -14,8 +14,9 @@ from fedcanon.layout import Layout
 class Objective(ABC):
     """One client's smooth loss f_i, seen as a function of one flat vector.
 
-    f_i(x) is the mean over ``samples`` terms; a mini-batch is a tensor of their indices. An
-    objective that is not a mean (a quadratic) has one term and only a full gradient.
+    f_i(x) is the mean over ``samples`` terms, and a mini-batch is a tensor of indices of terms. An
+    objective that is not a mean, such as a quadratic, has one term, and its gradient is always the
+    full one. ``layout`` names the tensors inside the flat vector.
     """
 
     layout: Layout
@@ -35,17 +36,30 @@ class Objective(ABC):
 
     @abstractmethod
     def gradient(self, x: Tensor, batch: Tensor | None) -> Tensor:
-        """The mean gradient over the terms in ``batch`` (all terms where it is None).
+        """The mean gradient over some of the terms.
 
-        The result may be written to by the caller and is valid until the next call.
+        The caller may write to the result, which is valid until the next call.
+
+        Args:
+            x: Where to take the gradient.
+            batch: The indices of the terms; None stands for all of them.
         """
 
     def descend_(self, x: Tensor, batch: Tensor | None, step: float) -> None:
-        """x ← x − step·(the gradient over ``batch`` at x), in place."""
+        """x ← x − step·(the gradient over ``batch`` at x), in place.
+
+        Args:
+            x: The vector to move.
+            batch: The indices of the terms; None stands for all of them.
+            step: The step size.
+        """
         x.add_(self.gradient(x, batch), alpha=-step)
 
     def workspace(self, start: Tensor) -> Tensor:
-        """A writable copy of ``start`` at which local steps are cheapest; one at a time."""
+        """A copy of ``start`` in memory where local steps are cheapest.
+
+        There is one workspace at a time: the next call may write over the last one.
+        """
         return start.clone()
 
     def taken_out(self, workspace: Tensor) -> Tensor:
@@ -53,10 +67,18 @@ class Objective(ABC):
         return workspace
 
     def module(self, x: Tensor, buffers: Tensor) -> nn.Module:
-        """A module of its own with these parameters and normalisation statistics."""
+        """A new module with given parameters.
+
+        Args:
+            x: The parameters, as a flat vector.
+            buffers: The normalisation statistics.
+
+        Raises:
+            FedcanonError: The objective is not that of a network.
+        """
         raise FedcanonError(f"{type(self).__name__} is no network: there is no module of it.")
 
     @property
     def buffers(self) -> Tensor:
-        """Normalisation statistics that travel beside the vector; empty where there are none."""
+        """The normalisation statistics that travel beside the vector; empty if there are none."""
         return torch.empty(0)

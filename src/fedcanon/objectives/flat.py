@@ -15,11 +15,18 @@ from fedcanon.layout import Layout
 class FlatModule:
     """Binds an ``nn.Module`` to one vector of parameters and one vector of gradients.
 
-    Every trainable parameter becomes a view into ``vector`` and its gradient a view into ``grad``,
-    so that ``backward()`` fills ``grad`` and an update of ``vector`` updates the module: no copies
-    per step. Tied parameters appear once, under their first name; frozen ones (``requires_grad``
+    Every trainable parameter becomes a view into ``vector`` and its gradient a view into ``grad``.
+    So ``backward()`` fills ``grad``, an update of ``vector`` updates the module, and a step copies
+    nothing. Tied parameters appear once, under their first name. Frozen ones (``requires_grad``
     off) stay where they are. Floating-point buffers, such as running means and variances, are
     views into ``buffers``. Precision and device are the module's own.
+
+    Args:
+        module: The module, which is changed: its parameters now lie in ``vector``.
+
+    Raises:
+        FedcanonError: The module has no trainable parameter, its parameters differ in precision or
+            device, or a normalisation layer has no momentum.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -27,10 +34,10 @@ class FlatModule:
         if not parameters:
             raise FedcanonError("the model has no trainable parameter.")
         self.module = module
-        self.layout = Layout.of((name, tuple(p.shape)) for name, p in parameters.items())
-        self.vector = _concatenate(list(parameters.values()))
-        self.grad = torch.zeros_like(self.vector)
         self.parameters = list(parameters.values())
+        self.layout = Layout.of((name, tuple(p.shape)) for name, p in parameters.items())
+        self.vector = _concatenate(self.parameters)
+        self.grad = torch.zeros_like(self.vector)
         self._bind_parameters()
         self.buffers = self._bind_buffers()
 
@@ -44,11 +51,9 @@ class FlatModule:
 
     def _bind_parameters(self) -> None:
         self.pieces, self.grad_pieces = self.layout.split(self.vector), self.layout.split(self.grad)
-        for parameter, piece, grad_piece in zip(
-            self.parameters, self.pieces, self.grad_pieces, strict=True
-        ):
-            parameter.data = piece
-            parameter.grad = grad_piece
+        views = zip(self.parameters, self.pieces, self.grad_pieces, strict=True)
+        for parameter, piece, grad_piece in views:
+            parameter.data, parameter.grad = piece, grad_piece
 
     def _bind_buffers(self) -> Tensor:
         for name, owner in self.module.named_modules():
@@ -79,7 +84,7 @@ class FlatModule:
         return torch.autograd.grad(loss, self.parameters, allow_unused=True, materialize_grads=True)
 
     def load(self, x: Tensor) -> None:
-        """Make ``x`` the module's parameters; free where ``x`` already is ``vector``."""
+        """Make ``x`` the module's parameters, which costs nothing if ``x`` is ``vector``."""
         if x.data_ptr() != self.vector.data_ptr():
             self.vector.copy_(x)
         first = self.parameters[0]

@@ -10,47 +10,57 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from torch import Tensor, nn
 
+from fedcanon.errors import FedcanonError
 from fedcanon.layout import Layout
 from fedcanon.objectives.base import Objective
 
-Features = NDArray[np.floating] | sparse.csr_array
+Array = NDArray[np.floating]
+Features = Array | sparse.csr_array
 
 
 class LinearObjective(Objective):
     """f(w, b) = (1/m) Σ_j loss(x_jᵀw + b, y_j), its gradient in closed form.
 
-    ``features`` is an m×d array or any SciPy sparse matrix (kept in CSR form). The flat vector is w
-    followed by b (no b without ``intercept``), laid out as ``weight`` (1×d) and ``bias`` (1), as in
-    ``nn.Linear(d, 1)``. The features' precision is the vector's.
+    The flat vector is w followed by b (no b without ``intercept``), laid out as ``weight`` (1×d)
+    and ``bias`` (1), as in ``nn.Linear(d, 1)``. It has the precision of the features.
     """
 
-    _y: NDArray[np.floating]
+    _y: Array
 
-    def __init__(self, features: ArrayLike | sparse.sparray, *, intercept: bool) -> None:
-        self._x: Features = (
-            sparse.csr_array(features) if sparse.issparse(features) else np.asarray(features)
-        )
-        if self._x.dtype not in (np.float32, np.float64):
-            self._x = self._x.astype(np.float64)
-        self._intercept = intercept
+    def __init__(
+        self, features: ArrayLike | sparse.sparray, y: ArrayLike, needs: str, *, intercept: bool
+    ) -> None:
+        """Take the features and lay the vector out.
 
-    def _lay_out(self) -> None:
-        """Count samples and name the parts of the vector, once the features are a matrix."""
-        self.samples = self._x.shape[0]
-        weight = ("weight", (1, self._x.shape[1]))
-        self.layout = Layout.of([weight, ("bias", (1,))] if self._intercept else [weight])
+        Args:
+            features: An m×d array, or any SciPy sparse matrix, which is kept in CSR form.
+            y: The m labels or targets. They are counted only: ``_y`` is for the model to set.
+            needs: What the model needs, as the beginning of a message.
+            intercept: Whether there is a b.
+        """
+        x = sparse.csr_array(features) if sparse.issparse(features) else np.asarray(features)
+        self._x: Features = x if x.dtype in (np.float32, np.float64) else x.astype(np.float64)
+        shape = np.asarray(y).shape
+        if x.ndim != 2 or shape != (x.shape[0],):
+            raise FedcanonError(f"{needs}, not shapes {x.shape} and {shape}.")
+        self.samples, self._intercept = x.shape[0], intercept
+        weight = ("weight", (1, x.shape[1]))
+        self.layout = Layout.of([weight, ("bias", (1,))] if intercept else [weight])
 
     @abstractmethod
-    def _slopes(
-        self, scores: NDArray[np.floating], y: NDArray[np.floating]
-    ) -> NDArray[np.floating]:
+    def _slopes(self, scores: Array, y: Array) -> Array:
         """∂loss/∂score of every sample."""
 
-    def scores(self, x: Tensor, features: Features | None = None) -> NDArray[np.floating]:
-        """Values wᵀx_j + b of these samples, or of the client's own."""
+    def scores(self, x: Tensor, features: Features | None = None) -> Array:
+        """The values x_jᵀw + b of these samples, or of the client's own.
+
+        Args:
+            x: The flat vector of w and b.
+            features: A row x_j for each sample; None stands for the client's own.
+        """
         features = self._x if features is None else features
         vector = x.numpy()
-        scores: NDArray[np.floating] = features @ vector[: features.shape[1]]
+        scores: Array = features @ vector[: features.shape[1]]
         return scores + vector[-1] if self._intercept else scores
 
     def module(self, x: Tensor, buffers: Tensor) -> nn.Module:

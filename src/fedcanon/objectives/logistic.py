@@ -5,52 +5,50 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.special import expit
 from torch import Tensor
 
 from fedcanon.errors import FedcanonError
-from fedcanon.objectives.linear import LinearObjective
+from fedcanon.objectives.linear import Array, LinearObjective
 
 
 class Logistic(LinearObjective):
     """f(w, b) = (1/m) Σ_j log(1 + exp(−y_j (x_jᵀw + b))) with labels y_j = ±1.
 
-    Labels may be given as ±1 or 0/1. The score is positive for the second class.
+    The score x_jᵀw + b is positive for the second class.
+
+    Args:
+        features: An m×d array or SciPy sparse matrix, whose rows are the x_j.
+        labels: The m labels y_j, given as ±1 or as 0 and 1.
+        intercept: Whether there is a b.
     """
 
     def __init__(
         self, features: ArrayLike | sparse.sparray, labels: ArrayLike, *, intercept: bool = True
     ) -> None:
-        super().__init__(features, intercept=intercept)
+        needs = "logistic regression needs an m×d feature matrix and m labels"
+        super().__init__(features, labels, needs, intercept=intercept)
         labels = np.asarray(labels)
-        if self._x.ndim != 2 or labels.shape != (self._x.shape[0],):
-            raise FedcanonError(
-                f"logistic regression needs an m×d feature matrix and m labels, not shapes "
-                f"{self._x.shape} and {labels.shape}."
-            )
         if not np.isin(labels, (-1, 0, 1)).all() or len(np.unique(labels)) > 2:
             raise FedcanonError("logistic regression needs labels −1 and 1, or 0 and 1.")
         self._y = np.where(labels > 0, 1, -1).astype(self._x.dtype)
-        self._lay_out()
 
     def value(self, x: Tensor) -> float:
         return float(np.logaddexp(0, -self._y * self.scores(x)).mean())
 
     def accuracy(self, x: Tensor) -> float:
-        """The share of samples on the right side."""
+        """The share of samples whose score has the sign of their label."""
         return float(np.mean((self.scores(x) > 0) == (self._y > 0)))
 
-    def _slopes(
-        self, scores: NDArray[np.floating], y: NDArray[np.floating]
-    ) -> NDArray[np.floating]:
+    def _slopes(self, scores: Array, y: Array) -> Array:
         return -y * expit(-y * scores)
 
 
 @dataclass(frozen=True)
 class LogisticTest:
-    """Accuracy on samples that no client has."""
+    """The accuracy of a model on samples that no client has, which ``held_out`` holds."""
 
     held_out: Logistic
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import InitVar, dataclass, field
 from itertools import accumulate
 from typing import Self, overload
 
@@ -14,31 +14,36 @@ from torch import Tensor, nn
 from fedcanon.objectives.augment import Augmentation
 from fedcanon.objectives.base import Objective
 from fedcanon.objectives.flat import FlatModule
+from fedcanon.objectives.losses import Loss
 from fedcanon.objectives.perceptron import Batch, Perceptron, perceptron_of
 
-Loss = Callable[[Tensor, Tensor], Tensor]
 
-
+@dataclass(eq=False, repr=False)
 class ModuleClients(Sequence["ModuleObjective"]):
     """Clients that share one network, their samples one after the other in the same tensors.
 
     A client's objective is made when it is asked for, so that 100,000 of them take no memory.
+
+    Args:
+        flat: The network.
+        loss: The mean loss over a batch, from outputs and targets.
+        inputs: The inputs of all clients.
+        targets: The label of each input.
+        sizes: How many samples each client has.
+        augment: What is done to the inputs of a batch in local steps, in this order.
+        bfloat16: Whether local steps compute their products in that precision.
     """
 
-    def __init__(
-        self,
-        flat: FlatModule,
-        loss: Loss,
-        inputs: Tensor,
-        targets: Tensor,
-        sizes: Sequence[int],
-        augment: Sequence[Augmentation] = (),
-        *,
-        bfloat16: bool = False,
-    ) -> None:
-        self.flat, self.loss, self.augment, self.bfloat16 = flat, loss, augment, bfloat16
-        self.perceptron = None if bfloat16 else perceptron_of(flat.module, loss)
-        self.inputs, self.targets = inputs, targets
+    flat: FlatModule
+    loss: Loss
+    inputs: Tensor
+    targets: Tensor
+    sizes: InitVar[Sequence[int]]
+    augment: Sequence[Augmentation] = ()
+    bfloat16: bool = field(default=False, kw_only=True)
+
+    def __post_init__(self, sizes: Sequence[int]) -> None:
+        self.perceptron = None if self.bfloat16 else perceptron_of(self.flat.module, self.loss)
         self.offsets = list(accumulate(sizes, initial=0))
 
     def to(self, device: torch.device) -> ModuleClients:
@@ -60,12 +65,11 @@ class ModuleClients(Sequence["ModuleObjective"]):
             return [self[one] for one in range(len(self))[client]]
         client = range(len(self))[client]
         own = slice(self.offsets[client], self.offsets[client + 1])
-        inputs, targets = self.inputs[own], self.targets[own]
         return ModuleObjective(
             self.flat,
             self.loss,
-            inputs,
-            targets,
+            self.inputs[own],
+            self.targets[own],
             augment=self.augment,
             bfloat16=self.bfloat16,
             perceptron=self.perceptron,
@@ -75,14 +79,20 @@ class ModuleClients(Sequence["ModuleObjective"]):
 class ModuleObjective(Objective):
     """f_i(x) = mean over the client's samples of loss(module_x(input), target).
 
-    ``loss(outputs, targets)`` returns the mean over a batch, as PyTorch's losses do. All clients
-    share one ``FlatModule``, one tensor of inputs and one of targets; ``rows`` says which samples
-    are this client's (all where it is None). Gradients for local steps are taken in training mode
-    and on inputs that every step passes through ``augment`` anew; the exact value and gradient in
-    evaluation mode, where inputs are as they are, normalisation uses its running statistics and
-    f_i is one well-defined function. They pass over the data in chunks. With ``bfloat16`` the
-    products of local steps are computed in that precision; parameters and gradients keep theirs.
-    A ``perceptron`` computes mini-batch gradients in place of autograd.
+    Gradients for local steps are taken in training mode. The exact value and gradient are taken in
+    evaluation mode, where inputs are as they are, normalisation uses its running statistics and f_i
+    is one well-defined function. They pass over the data in chunks.
+
+    Args:
+        flat: The network, which the clients of a process share.
+        loss: The mean loss over a batch, from outputs and targets, as PyTorch's losses are.
+        inputs: The inputs of this client, or of several.
+        targets: The label of each input.
+        rows: Which samples are this client's; None stands for all.
+        augment: What is done to the inputs of a batch in every local step, in this order.
+        bfloat16: Whether local steps compute their products in that precision. Parameters and
+            gradients keep theirs.
+        perceptron: The same network in a form that computes gradients faster than autograd.
     """
 
     chunk = 256  # of larger ones a convolutional network's activations leave the cache
@@ -181,42 +191,38 @@ class ModuleObjective(Objective):
             self._perceptron.descend_(self._pieces(x), self._batch(batch), step)
 
     def _pieces(self, x: Tensor) -> list[Tensor]:
-        """The parameters inside a vector; those of the last one are kept at hand."""
+        """The parameters inside a vector, as views; those of the last vector are kept at hand."""
         if x is self._flat.vector:
             return self._flat.pieces
         if x is not self._split[0]:
             self._split = (x, self._flat.layout.split(x))
         return self._split[1]
 
-    def _chunks(self) -> Iterator[tuple[Tensor, Tensor, float]]:
-        """The client's samples in pieces, each with its share of them."""
+    def _evaluated(self, x: Tensor) -> Iterator[tuple[Tensor, Tensor, float]]:
+        """Outputs and targets of the client's samples in pieces, each with its share of them."""
+        self._flat.module.eval()
+        self._flat.load(x)
         for start in range(0, self.samples, self.chunk):
             inputs, targets = self._at(slice(start, start + self.chunk))
-            yield inputs, targets, len(inputs) / self.samples
+            yield self._flat.module(inputs), targets, len(inputs) / self.samples
 
     def outputs(self, x: Tensor) -> Tensor:
         """What the network says of all samples, in evaluation mode."""
-        self._flat.module.eval()
-        self._flat.load(x)
         with torch.no_grad():
-            return torch.cat([self._flat.module(inputs) for inputs, _, _ in self._chunks()])
+            return torch.cat([outputs for outputs, _, _ in self._evaluated(x)])
 
     def value(self, x: Tensor) -> float:
-        self._flat.module.eval()
-        self._flat.load(x)
         with torch.no_grad():
             return sum(
-                share * float(self.loss(self._flat.module(inputs), targets))
-                for inputs, targets, share in self._chunks()
+                share * float(self.loss(outputs, targets))
+                for outputs, targets, share in self._evaluated(x)
             )
 
     def value_and_gradient(self, x: Tensor) -> tuple[float, Tensor]:
-        self._flat.module.eval()
-        self._flat.load(x)
         self._flat.grad.zero_()
         value = 0.0
-        for inputs, targets, share in self._chunks():
-            loss = share * self.loss(self._flat.module(inputs), targets)
+        for outputs, targets, share in self._evaluated(x):
+            loss = share * self.loss(outputs, targets)
             loss.backward()  # type: ignore[no-untyped-call]
             value += float(loss.detach())
         return value, self._flat.grad.clone()
@@ -224,7 +230,7 @@ class ModuleObjective(Objective):
 
 @dataclass(frozen=True)
 class ModuleTest:
-    """Loss and accuracy of a classifier on samples that no client has."""
+    """Loss and accuracy of a classifier on samples that no client has, those of ``held_out``."""
 
     held_out: ModuleObjective
 

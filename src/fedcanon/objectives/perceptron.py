@@ -11,9 +11,13 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class Batch:
-    """Samples of one client (batch × features), or of several, one per leading index.
+    """A mini-batch of one client, or one of each of several clients.
 
-    ``shares`` are their weights in the loss: 1/|batch| for a mean.
+    Args:
+        inputs: One row of features for each sample. If there are several clients, the first index
+            is the client.
+        targets: The class of each sample.
+        shares: The weight of each sample in the loss: 1/|batch| for a mean.
     """
 
     inputs: Tensor
@@ -29,15 +33,18 @@ class Perceptron:
     stored. Activations are features × batch: in that order the products and the softmax of several
     clients at once are several times as fast as in the usual one.
 
-    The parameters are given in the order of the module's. ``has_bias`` and ``relu`` say which
-    layers have a bias, and after which there is a ReLU.
+    Its methods take the parameters in the order of the module's.
+
+    Args:
+        has_bias: Which layers have a bias.
+        relu: After which layers there is a ReLU.
     """
 
     has_bias: tuple[bool, ...]
     relu: tuple[bool, ...]
 
     def descend_(self, parameters: Sequence[Tensor], batch: Batch, step: float) -> None:
-        """Move the parameters by −step times the gradient of the loss of a batch."""
+        """Move the parameters by −step times the gradient of the loss over a batch."""
         for weight, bias, d, h in self._backward(parameters, batch):
             if weight.ndim == 2:
                 weight.addmm_(d, h.mT, alpha=-step)
@@ -47,7 +54,7 @@ class Perceptron:
                 bias.sub_(d.sum(-1), alpha=step)
 
     def gradient(self, parameters: Sequence[Tensor], batch: Batch) -> list[Tensor]:
-        """The gradient of the loss of a batch, for each parameter."""
+        """The gradient of the loss over a batch, for each parameter."""
         found: list[Tensor] = []
         for _, bias, d, h in self._backward(parameters, batch):
             found += [d @ h.mT] if bias is None else [d.sum(-1), d @ h.mT]

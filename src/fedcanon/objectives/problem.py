@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -13,6 +13,7 @@ from fedcanon.errors import FedcanonError
 from fedcanon.files import Count
 from fedcanon.layout import Layout
 from fedcanon.objectives.base import Objective
+from fedcanon.objectives.module import ModuleClients, ModuleTest
 
 Test = Callable[[Tensor], dict[str, float]]
 
@@ -26,8 +27,13 @@ def no_test(x: Tensor) -> dict[str, float]:
 class DataSummary:
     """What a reader of results wants to know of the data behind a problem.
 
-    ``label_counts`` has a row for each client and a column for each class. Where clients do not
-    tell their labels it is empty, and ``samples`` says how many each one has.
+    Args:
+        name: The name of the dataset.
+        shape: The shape of one input.
+        classes: How many classes there are.
+        label_counts: How many samples of each class (columns) each client (rows) has; empty if the
+            clients do not tell their labels.
+        samples: How many samples each client has, if ``label_counts`` is empty.
     """
 
     name: str
@@ -44,10 +50,18 @@ class DataSummary:
 
 @dataclass(frozen=True)
 class Problem:
-    """f(x) = Σ_i p_i f_i(x) over ``clients``, started at the vector ``start``.
+    """f(x) = Σ_i p_i f_i(x), the weighted mean of the clients' losses.
 
-    ``weights`` are the p_i before normalisation; all equal by default. ``test`` maps a model to
-    measures on held-out data, such as ``{"accuracy": 0.93}``; ``data`` is a summary of the data.
+    Args:
+        clients: The f_i.
+        start: The vector to start from.
+        weights: A positive number for each client, in whose proportions the p_i are; by default all
+            are equal.
+        test: Maps a model to measures on held-out data, such as ``{"accuracy": 0.93}``.
+        data: A summary of the data, for reports.
+
+    Raises:
+        FedcanonError: There is no client, or weights or the start do not fit the clients.
     """
 
     clients: Sequence[Objective]
@@ -76,15 +90,19 @@ class Problem:
             )
 
     def to(self, device: torch.device) -> Problem:
-        """The same problem with data and model on another device, for clients of one network."""
-        if not (hasattr(self.clients, "to") and hasattr(self.test, "of")):
+        """The same problem with data and model on another device.
+
+        Raises:
+            FedcanonError: The clients do not share one network.
+        """
+        if not (isinstance(self.clients, ModuleClients) and isinstance(self.test, ModuleTest)):
             raise FedcanonError(
                 "only problems whose clients share one network can be sent to devices: use "
                 'device = "cpu".'
             )
         clients = self.clients.to(device)
         test = self.test.of(clients.flat)
-        return Problem(clients, self.start.to(device), self.weights, test, self.data)
+        return replace(self, clients=clients, start=self.start.to(device), test=test)
 
     @property
     def layout(self) -> Layout:
@@ -110,7 +128,7 @@ class Problem:
         return losses, gradient
 
     def mean(self, losses: Sequence[float]) -> float:
-        """Σ p_i losses_i, the weighted mean over the clients."""
+        """Σ_i p_i losses_i, the weighted mean over the clients."""
         total = self.total_weight
         return sum(w / total * loss for w, loss in zip(self.weights, losses, strict=True))
 

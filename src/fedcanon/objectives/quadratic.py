@@ -13,7 +13,12 @@ from fedcanon.objectives.base import Objective
 
 @dataclass(frozen=True)
 class Quadratic(Objective):
-    """f(x) = ½ (x − b)ᵀ A (x − b) with a symmetric matrix A, or a vector A for a diagonal one."""
+    """f(x) = ½ (x − b)ᵀ A (x − b).
+
+    Args:
+        A: A symmetric matrix, or the vector of the diagonal of a diagonal one.
+        b: The minimiser.
+    """
 
     A: Tensor
     b: Tensor

@@ -13,7 +13,9 @@ from fedcanon.objectives.base import Objective
 class Remote(Objective):
     """f_i of a client whose data are not here: only the number of its samples is known.
 
-    ``like`` is an objective of the same model, on any data.
+    Args:
+        like: An objective of the same model, on any data.
+        samples: How many samples the client has.
     """
 
     def __init__(self, like: Objective, samples: int) -> None:
@@ -26,14 +28,12 @@ class Remote(Objective):
     def module(self, x: Tensor, buffers: Tensor) -> nn.Module:
         return self._like.module(x, buffers)
 
-    def value(self, x: Tensor) -> float:
-        self._refuse()
+    def gradient(self, x: Tensor, batch: Tensor | None = None) -> NoReturn:
+        """Refuse, as ``value`` and ``value_and_gradient`` do.
 
-    def value_and_gradient(self, x: Tensor) -> tuple[float, Tensor]:
-        self._refuse()
-
-    def gradient(self, x: Tensor, batch: Tensor | None) -> Tensor:
-        self._refuse()
-
-    def _refuse(self) -> NoReturn:
+        Raises:
+            FedcanonError: Always.
+        """
         raise FedcanonError("only the client itself can compute its loss.")
+
+    value = value_and_gradient = gradient

@@ -12,7 +12,12 @@ from fedcanon.objectives.perceptron import Batch
 
 
 class StackedModule:
-    """∇f_i for n clients that share one perceptron, each at a row of an n×d matrix."""
+    """∇f_i for n clients that share one perceptron, each at a row of an n×d matrix.
+
+    Args:
+        clients: All clients of a problem.
+        members: Which of them are computed together, in the order of the rows.
+    """
 
     def __init__(self, clients: ModuleClients, members: Sequence[int]) -> None:
         assert clients.perceptron is not None
@@ -31,7 +36,13 @@ class StackedModule:
         )
 
     def batches(self, samples: Tensor, shares: Tensor) -> Iterator[Batch]:
-        """For each step: sample samples[step, i, j] of client i, with its share in the loss."""
+        """The mini-batches of several steps, each with one of every client.
+
+        Args:
+            samples: The index among client i's samples of its j-th sample in a step, at
+                [step, i, j].
+            shares: The weight of that sample in the loss, at [i, j].
+        """
         size = samples.shape[1:]
         rows = (samples + self._first).flatten(1)
         targets = self._targets[rows].view(samples.shape)
@@ -39,9 +50,9 @@ class StackedModule:
             yield Batch(self._inputs.index_select(0, own).view(*size, -1), labels, shares[:, None])
 
     def gradient(self, x: Tensor, batch: Batch) -> Tensor:
-        """Row i: the gradient of client i's loss over its samples in the batch, at x[i].
+        """The gradient of each client's loss over its samples in the batch, at its row of ``x``.
 
-        The result may be written to by the caller and is valid until the next call.
+        The caller may write to the result, which is valid until the next call.
         """
         self.vector.copy_(x)
         found = self._perceptron.gradient(self._pieces, batch)

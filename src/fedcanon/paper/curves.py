@@ -9,7 +9,7 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from fedcanon.report.plots import COLOURS
+from fedcanon.runs.plots import COLOURS
 
 Points = tuple[Sequence[float], Sequence[float]]
 

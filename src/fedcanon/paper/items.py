@@ -16,11 +16,10 @@ from fedcanon.paper import (
     seconds,
     theory,
 )
-from fedcanon.paper.outcome import Outcome
-from fedcanon.paper.scales import Scale
-from fedcanon.paper.trials import Bench
+from fedcanon.paper.outcome import Outcome, Scale
+from fedcanon.paper.trials import Trainer
 
-Item = Callable[[Scale, Bench], Iterator[Outcome]]
+Item = Callable[[Scale, Trainer], Iterator[Outcome]]
 """Yields the outcome; one that takes long yields several times, each replacing the one before."""
 
 ITEMS: dict[str, Item] = {

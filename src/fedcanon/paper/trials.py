@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from fedcanon.data import Dataset, Split
-from fedcanon.errors import FedcanonError
+from fedcanon.errors import DivergenceError
 from fedcanon.files import write_whole
 from fedcanon.runs import Observer, Record
 from fedcanon.runs.config import Config
@@ -45,16 +45,24 @@ class Training:
     records: list[Record]
     diverged: str = ""
 
+    @property
+    def accuracies(self) -> list[float]:
+        """The test accuracy of every measurement."""
+        return [record.test["accuracy"] for record in self.records]
+
+    @property
+    def points(self) -> list[tuple[int, float, float]]:
+        """Round, training loss and test accuracy of every measurement."""
+        return [(r.round, r.loss, r.test["accuracy"]) for r in self.records]
+
     def accuracy(self, last: int = 1) -> float:
         """Mean test accuracy of the last measurements; 0 for a model that has diverged."""
-        if self.diverged:
-            return 0.0
-        return statistics.fmean(record.test["accuracy"] for record in self.records[-last:])
+        return 0.0 if self.diverged else statistics.fmean(self.accuracies[-last:])
 
 
 @dataclass(frozen=True)
-class Bench:
-    """Where an item works: the folder of its runs, and who watches."""
+class Trainer:
+    """Trains the runs of an item: in which folder they are kept, and who watches."""
 
     folder: Path
     watch: Watch = field(default_factory=Watch)
@@ -66,9 +74,7 @@ class Bench:
         if run.result is None and not note.is_file():
             try:
                 self._go_on(label, path, config, dataset)
-            except FedcanonError as error:
-                if "diverged" not in str(error):
-                    raise
+            except DivergenceError as error:
                 write_whole(note, str(error))
             # The states of all clients of a network fill a disk, and the run is over.
             shutil.rmtree(path / "checkpoints", ignore_errors=True)

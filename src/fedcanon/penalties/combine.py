@@ -36,10 +36,10 @@ class Zero(Penalty):
 
 @dataclass(frozen=True)
 class Sum(Penalty):
-    """Sum of penalties.
+    """Sum of penalties whose prox is known.
 
-    h = Σ_i h_i + (m/2)‖·‖², where m collects the ridge terms. ρ = max(0, Σ_i ρ_i − m), and B is
-    bounded by (Σ_i √B_i)².
+    h = Σ_i h_i + (m/2)‖·‖², where m is the sum of the κ of all ridge terms and the h_i are the
+    other terms. ρ = max(0, Σ_i ρ_i − m), and B is bounded by (Σ_i √B_i)².
 
     A ridge goes with any penalty: prox_{ah}(y) = prox_{b Σ h_i}(y/(1 + am)) with b = a/(1 + am).
     For the others the proxes are applied one after the other, in the order of this list and not in
@@ -59,6 +59,17 @@ class Sum(Penalty):
     increasing, so each p_{i+1} − p_i has the sign of u_{i+1} − u_i or is 0. Step 4 after 2 and 3:
     p is u with every group multiplied by a number ≥ 0, and h₁ is separable and h₁(cx) = c h₁(x)
     for c ≥ 0, so ∂h₁ can only grow.
+
+    Args:
+        terms: The penalties that are added up, in any order. A sum whose prox is not known is
+            refused with a ``FedcanonError``.
+
+    Examples:
+        >>> import torch
+        >>> from fedcanon.penalties import L1, NonNegative, Sum
+        >>> penalty = Sum((L1(kappa=0.5), NonNegative()))
+        >>> penalty.prox(torch.tensor([2.0, 0.2, -3.0]), step=1.0)
+        tensor([1.5000, 0.0000, 0.0000])
     """
 
     terms: tuple[Penalty, ...]
@@ -92,6 +103,10 @@ class Sum(Penalty):
     @property
     def rho(self) -> float:
         return max(0.0, sum(term.rho for term in self._chain) - self._ridge)
+
+    def check_shape(self, shape: Shape) -> None:
+        for term in self.terms:
+            term.check_shape(shape)
 
     def value(self, x: Tensor) -> float:
         return sum(term.value(x) for term in self.terms)

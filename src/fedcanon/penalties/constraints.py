@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
+from math import prod
 
 import torch
 from torch import Tensor
@@ -59,7 +60,11 @@ class NonNegative(Interval):
 class Box(Interval):
     """Entries between two bounds.
 
-    lower ≤ x_j ≤ upper; a bound may be infinite. prox_{ah}(y) = min(max(y, lower), upper).
+    lower ≤ x_j ≤ upper. prox_{ah}(y) = min(max(y, lower), upper).
+
+    Args:
+        lower: The smallest value of an entry; −∞ for none.
+        upper: The largest value of an entry; ∞ for none.
     """
 
     lower: float = 0.0
@@ -81,6 +86,9 @@ class LInfBall(Interval):
     """Entries of limited size.
 
     |x_j| ≤ r. prox_{ah}(y) = min(max(y, −r), r).
+
+    Args:
+        radius: The largest size r > 0 of an entry.
     """
 
     radius: float = 1.0
@@ -98,6 +106,9 @@ class L2Ball(Radial):
     """Limited Euclidean norm.
 
     ‖x‖ ≤ r. prox_{ah}(y) = y min(1, r/‖y‖).
+
+    Args:
+        radius: The largest norm r > 0.
     """
 
     radius: float = 1.0
@@ -117,6 +128,15 @@ class Simplex(Penalty):
     """Non-negative entries with a fixed sum, as in a probability distribution.
 
     x_j ≥ 0 and Σ_j x_j = r. prox_{ah}(y) = max(y − τ, 0) with the τ that gives the sum r.
+
+    Args:
+        radius: The sum r > 0.
+
+    Examples:
+        >>> import torch
+        >>> from fedcanon.penalties import Simplex
+        >>> Simplex().prox(torch.tensor([0.5, 1.0, -2.0]), step=1.0)
+        tensor([0.2500, 0.7500, 0.0000])
     """
 
     radius: float = 1.0
@@ -124,14 +144,23 @@ class Simplex(Penalty):
     def __post_init__(self) -> None:
         require_above(self, "radius", 0)
 
+    def check_shape(self, shape: Shape) -> None:
+        if not prod(shape):
+            raise FedcanonError(
+                f"no empty vector lies in the simplex, where entries add up to {self.radius:g}: "
+                "give Simplex a tensor with entries."
+            )
+
     def value(self, x: Tensor) -> float:
+        self.check_shape(x.shape)
         slack = ROUNDING * self.radius
         total = float(x.sum(dtype=torch.float64))
         return _indicator(abs(total - self.radius) <= slack and bool((x >= -slack).all()))
 
     def _prox_(self, x: Tensor, step: float) -> None:
         y = x.double()
-        x.copy_(y.sub_(excess_level(y, self.radius)).clamp_(min=0))
+        largest, level = excess_level(y, self.radius)
+        x.copy_(y.sub_(largest).sub_(level).clamp_(min=0))
 
 
 @dataclass(frozen=True)
@@ -140,6 +169,9 @@ class L1Ball(Penalty):
 
     Σ_j |x_j| ≤ r. prox_{ah}(y) is y inside the ball, otherwise sign(y) max(|y| − τ, 0) with the τ
     that gives the sum r.
+
+    Args:
+        radius: The largest sum r > 0.
     """
 
     radius: float = 1.0
@@ -152,11 +184,10 @@ class L1Ball(Penalty):
         return _indicator(total <= self.radius * (1 + ROUNDING))
 
     def _prox_(self, x: Tensor, step: float) -> None:
-        y = x.double()
-        m = y.abs()
+        m = x.double().abs()
         if not float(m.sum()) <= self.radius:
-            level = excess_level(m, self.radius)
-            x.copy_(y.sub_(y.clamp(-level, level)))
+            largest, level = excess_level(m, self.radius)
+            x.copy_(m.sub_(largest).sub_(level).clamp_(min=0).copysign_(x))
 
 
 @dataclass(frozen=True)
@@ -165,7 +196,10 @@ class Cardinality(Penalty):
 
     No more than ``count`` entries x_j ≠ 0. The set is not convex, and ``in_theory`` is false.
 
-    prox_{ah}(y) keeps the ``count`` entries of largest magnitude.
+    prox_{ah}(y) keeps the ``count`` entries of largest magnitude and sets the others to 0.
+
+    Args:
+        count: The largest number of non-zeros, at least 1.
     """
 
     count: int
@@ -187,17 +221,24 @@ class Cardinality(Penalty):
             x.copy_(torch.zeros_like(flat).index_copy_(0, largest, flat[largest]).view(x.shape))
 
 
-def excess_level(y: Tensor, mass: float) -> float:
+def excess_level(y: Tensor, mass: float) -> tuple[float, float]:
     """The τ with Σ_j max(y_j − τ, 0) = mass > 0, exactly and without sorting (Michelot, 1986).
 
-    Newton's method on a convex piecewise linear function: the active set only shrinks.
+    Newton's method on a convex piecewise linear function: the active set only shrinks. τ comes as
+    max_j y_j and a number between −mass and 0 that is added to it, because the sum of both loses
+    the mass in rounding where y is much larger.
     """
-    active = y.reshape(-1)
+    largest = float(y.max())
+    if not math.isfinite(largest):
+        return math.nan, math.nan
+    lowest = max(largest - mass, (float(y.sum(dtype=torch.float64)) - mass) / y.numel())
+    rounding = 1e-6 * abs(largest)
+    active = y[y >= min(lowest, largest) - rounding].double() - largest
     while True:
-        level = (float(active.sum(dtype=torch.float64)) - mass) / active.numel()
+        level = (float(active.sum()) - mass) / active.numel()
         above = active[active > level]
         if above.numel() in (0, active.numel()):
-            return level
+            return largest, level
         active = above
 
 

@@ -18,11 +18,11 @@ Form = Literal["scaled", "lambda"]
 
 
 class _Folded(Separable):
-    """A concave penalty w·pen(λ, shape) that grows like wλ|x| at 0 and ends flat.
+    """A penalty w Σ_j φ(|x_j|) whose concave φ has the slope λ at 0 and is constant in the end.
 
-    The "scaled" form (default) has w = κ and λ = 1: slope at 0 and curvature scale with κ. The
-    "lambda" form has w = 1 and λ = κ: the curvature does not depend on κ, and only |x| of the
-    order of κ is penalised.
+    In the form "scaled", the default, w = κ and λ = 1: the slope at 0 and the curvature grow with
+    κ. In the form "lambda" w = 1 and λ = κ: the curvature does not depend on κ, and the penalty
+    stops growing at an |x| of the order of κ.
     """
 
     kappa: float
@@ -57,6 +57,23 @@ class MCP(_Folded):
     ρ = w/γ, B = d (wλ)². Form "scaled": w = κ, λ = 1; form "lambda": w = 1, λ = κ.
 
     With u = aw: prox is 0 for |y| ≤ uλ, sign(y)(|y| − uλ)/(1 − u/γ) for |y| ≤ γλ, y beyond.
+
+    Args:
+        kappa: The strength κ > 0.
+        gamma: Where the penalty stops growing, in units of λ; γ > 0. The smaller it is, the
+            larger is ρ.
+        form: "scaled" multiplies the penalty by κ; "lambda" makes κ its λ.
+
+    Examples:
+        Small entries become zero, large ones stay as they are:
+
+        >>> import torch
+        >>> from fedcanon.penalties import MCP
+        >>> penalty = MCP(kappa=0.5, gamma=2.0)
+        >>> penalty.prox(torch.tensor([0.25, -1.0, 3.0]), step=1.0)
+        tensor([ 0.0000, -0.6667,  3.0000])
+        >>> penalty.rho  # the step of the prox must be below 1/ρ = 4
+        0.25
     """
 
     kappa: float = 1e-3
@@ -98,6 +115,20 @@ class SCAD(_Folded):
 
     With u = aw: prox is sign(y) max(|y| − uλ, 0) for |y| ≤ (1 + u)λ,
     ((A − 1)y − sign(y)uAλ)/(A − 1 − u) for |y| ≤ Aλ, y beyond.
+
+    Args:
+        kappa: The strength κ > 0.
+        A: Where the penalty stops growing, in units of λ; A > 2. The smaller it is, the larger
+            is ρ.
+        form: "scaled" multiplies the penalty by κ; "lambda" makes κ its λ.
+
+    Examples:
+        Small entries become zero, large ones stay as they are:
+
+        >>> import torch
+        >>> from fedcanon.penalties import SCAD
+        >>> SCAD(kappa=0.5, A=3.5).prox(torch.tensor([0.25, -1.0, 5.0]), step=1.0)
+        tensor([ 0.0000, -0.5000,  5.0000])
     """
 
     kappa: float = 1e-3
@@ -140,6 +171,10 @@ class LogSum(Separable):
     h(x) = κ Σ_j log(1 + |x_j|/ε). ρ = κ/ε², B = d (κ/ε)².
 
     prox is 0 for |y| ≤ aκ/ε, sign(y)(|y| − ε + √((|y| + ε)² − 4aκ))/2 beyond.
+
+    Args:
+        kappa: The strength κ > 0.
+        eps: ε > 0, the size of an entry above which the penalty grows only slowly.
     """
 
     kappa: float = 1e-3
@@ -182,6 +217,9 @@ class L0(Separable):
     its prox exists for every step, B is infinite.
 
     prox is y for |y| > √(2aκ), 0 otherwise.
+
+    Args:
+        kappa: The strength κ ≥ 0, the price of a non-zero.
     """
 
     kappa: float = 1e-3

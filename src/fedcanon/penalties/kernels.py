@@ -130,6 +130,16 @@ def row_norms(rows: Matrix) -> Vector:
             y = np.float64(rows[i, j])
             total += y * y
         norms[i] = math.sqrt(total)
+        if not 1e-290 < total < math.inf:  # the squares may be too large or too small for numbers
+            largest = 0.0
+            for j in range(rows.shape[1]):
+                largest = max(largest, abs(np.float64(rows[i, j])))
+            if 0.0 < largest < math.inf:
+                total = 0.0
+                for j in range(rows.shape[1]):
+                    y = rows[i, j] / largest
+                    total += y * y
+                norms[i] = largest * math.sqrt(total)
     return norms
 
 
@@ -187,10 +197,9 @@ def runs_on(x: torch.Tensor) -> bool:
 def apply(kernel: Kernel, x: torch.Tensor, constants: tuple[float | Vector, ...]) -> None:
     """Run ``kernel`` over the memory of ``x``; numbers are given the precision of ``x``."""
     number = _NUMPY_TYPE[x.dtype]
-    kernel(
-        x.detach().view(-1).numpy(),
-        *(c if isinstance(c, np.ndarray) else number(c) for c in constants),
-    )
+    with np.errstate(over="ignore"):  # a threshold above all numbers of this precision is infinite
+        numbers = [c if isinstance(c, np.ndarray) else number(c) for c in constants]
+    kernel(x.detach().view(-1).numpy(), *numbers)
 
 
 _NUMPY_TYPE: dict[torch.dtype, type[np.floating[Any]]] = {

@@ -18,8 +18,8 @@ from fedcanon.penalties.separable import L1, Separable
 class _Spectral(Penalty):
     """h(X) = Σ_i φ(σ_i(X)), with the weak convexity of φ.
 
-    A tensor with two or more dimensions is seen as the matrix of its first dimension by all
-    others, so a convolution has a row for each output channel. A vector needs ``shape``.
+    A tensor with two or more dimensions is seen as a matrix whose rows are the slices along its
+    first dimension, so a convolution has a row for each output channel. A vector needs ``shape``.
 
     prox applies the prox of φ to the singular values and keeps the singular vectors.
     """
@@ -45,6 +45,9 @@ class _Spectral(Penalty):
                 "shape: the numbers of rows and columns of the matrix that it holds."
             )
         return shape[0], prod(shape[1:])
+
+    def check_shape(self, shape: Shape) -> None:
+        self._matrix_shape(shape)
 
     @property
     def rho(self) -> float:
@@ -73,6 +76,19 @@ class Nuclear(_Spectral):
     h(X) = κ Σ_i σ_i(X). Convex, B = κ² min(m, n) for an m × n matrix.
 
     prox_{ah} replaces each singular value σ by max(σ − aκ, 0).
+
+    Args:
+        kappa: The strength κ ≥ 0.
+        shape: Rows and columns of the matrix, where x is a vector. A tensor with more dimensions
+            has a row for each entry of its first one.
+
+    Examples:
+        >>> import torch
+        >>> from fedcanon.penalties import Nuclear
+        >>> y = torch.diag(torch.tensor([3.0, 2.0, 0.5]))
+        >>> sparse = Nuclear(kappa=1.0).prox(y, step=1.0)
+        >>> torch.linalg.svdvals(sparse)
+        tensor([2., 1., 0.])
     """
 
     kappa: float = 1e-3
@@ -93,6 +109,12 @@ class SingularValueMCP(_Spectral):
     h(X) = w Σ_i φ(σ_i(X)) with w, φ and both forms as for MCP. ρ = w/γ, B = (wλ)² min(m, n).
 
     prox_{ah} replaces each singular value by its MCP prox.
+
+    Args:
+        kappa: The strength κ > 0, as for MCP.
+        gamma: γ > 0, as for MCP.
+        form: "scaled" or "lambda", as for MCP.
+        shape: Rows and columns of the matrix, where x is a vector.
     """
 
     kappa: float = 1e-3

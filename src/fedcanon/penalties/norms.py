@@ -18,6 +18,9 @@ class LInf(Penalty):
 
     prox_{ah}(y) = y − (projection of y onto the ℓ1 ball of radius aκ): 0 if Σ_j |y_j| ≤ aκ,
     otherwise the magnitudes clipped at the τ with Σ_j max(|y_j| − τ, 0) = aκ.
+
+    Args:
+        kappa: The strength κ ≥ 0.
     """
 
     kappa: float = 1e-3
@@ -26,14 +29,14 @@ class LInf(Penalty):
         require_above(self, "kappa", 0, or_equal=True)
 
     def value(self, x: Tensor) -> float:
-        return self.kappa * float(x.abs().max())
+        return self.kappa * float(x.abs().max()) if x.numel() else 0.0
 
     def _prox_(self, x: Tensor, step: float) -> None:
         mass = step * self.kappa
         if mass > 0:
             # The level is negative exactly when all of y lies in the dual ball.
-            level = excess_level(x.abs(), mass)
-            x.clamp_(-max(level, 0.0), max(level, 0.0))
+            level = max(sum(excess_level(x.abs(), mass)), 0.0)
+            x.clamp_(-level, level)
 
     def subgradient_bound(self, shape: Shape) -> float:
         return self.kappa**2

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import isfinite, prod
+from math import prod
 
 import torch
 from torch import Tensor
 
 from fedcanon.errors import FedcanonError
 from fedcanon.penalties import kernels
-from fedcanon.penalties.base import Penalty, Shape, require_above
+from fedcanon.penalties.base import Penalty, Shape, require_above, weights_of
 
 
 class Separable(Penalty):
     """h(x) = Σ_j φ(x_j): the prox is a formula in one number, applied to every coordinate.
 
-    ``_formula`` states it in tensor code, for any device; ``_kernel`` names the compiled one-pass
-    version of the same formula with its constants for this step, used on the CPU.
+    ``_formula`` states it in tensor code, which runs on every device. ``_kernel`` names a compiled
+    function that does the same in one pass over the memory of the CPU, with its constants for
+    this step.
     """
 
     @abstractmethod
@@ -60,6 +62,19 @@ class L1(_Shrinking):
     h(x) = κ Σ_j |x_j|. Convex, B = d κ².
 
     prox_{ah}(y) = sign(y) max(|y| − aκ, 0), coordinate by coordinate.
+
+    Args:
+        kappa: The strength κ ≥ 0.
+
+    Examples:
+        >>> import torch
+        >>> from fedcanon.penalties import L1
+        >>> penalty = L1(kappa=0.5)
+        >>> y = torch.tensor([3.0, -0.2, 1.0])
+        >>> penalty.prox(y, step=1.0)
+        tensor([2.5000, 0.0000, 0.5000])
+        >>> penalty.value(torch.tensor([2.0, 0.0, -2.0]))
+        2.0
     """
 
     kappa: float = 1e-3
@@ -81,19 +96,28 @@ class L1(_Shrinking):
 class WeightedL1(Separable):
     """Weighted ℓ1 norm, the adaptive lasso.
 
-    h(x) = κ Σ_j w_j |x_j| with one weight w_j ≥ 0 for every entry of x, in the order in which they
-    lie in memory. Convex, B = κ² Σ_j w_j².
+    h(x) = κ Σ_j w_j |x_j|. Convex, B = κ² Σ_j w_j². An entry of weight 0 carries no penalty.
 
     prox_{ah}(y)_j = sign(y_j) max(|y_j| − aκw_j, 0).
+
+    Args:
+        kappa: The strength κ ≥ 0 of all weights together.
+        weights: A weight w_j ≥ 0 for every entry of x, row after row where x is a matrix: a
+            sequence, an array or a tensor.
+
+    Examples:
+        >>> import torch
+        >>> from fedcanon.penalties import WeightedL1
+        >>> WeightedL1(0.5, [0, 1, 4]).prox(torch.tensor([1.0, 1.0, 1.0]), step=1.0)
+        tensor([1.0000, 0.5000, 0.0000])
     """
 
     kappa: float
-    weights: tuple[float, ...]
+    weights: Sequence[float]
 
     def __post_init__(self) -> None:
         require_above(self, "kappa", 0, or_equal=True)
-        if not all(isfinite(weight) and weight >= 0 for weight in self.weights):
-            raise FedcanonError("WeightedL1 needs finite weights that are at least 0.")
+        object.__setattr__(self, "weights", weights_of(self, self.weights))
 
     @cached_property
     def _vector(self) -> Tensor:
@@ -101,10 +125,10 @@ class WeightedL1(Separable):
 
     def _shaped(self, x: Tensor) -> Tensor:
         """The weights in the shape, precision and place of ``x``."""
-        self._check(x.shape)
+        self.check_shape(x.shape)
         return self._vector.to(x).view(x.shape)
 
-    def _check(self, shape: Shape) -> None:
+    def check_shape(self, shape: Shape) -> None:
         if prod(shape) != len(self.weights):
             raise FedcanonError(
                 f"WeightedL1 has {len(self.weights)} weights, but the tensor it acts on has "
@@ -121,12 +145,11 @@ class WeightedL1(Separable):
     def _kernel(self, step: float) -> tuple[kernels.Kernel, tuple[float | kernels.Vector, ...]]:
         return kernels.soft_each, (step * self.kappa, self._vector.numpy())
 
-    def _prox_(self, x: Tensor, step: float) -> None:
-        self._check(x.shape)
-        super()._prox_(x, step)
+    def penalised(self, x: Tensor) -> list[Tensor]:
+        return [x] if all(self.weights) else [x[self._vector.view(x.shape).to(x.device) > 0]]
 
     def subgradient_bound(self, shape: Shape) -> float:
-        self._check(shape)
+        self.check_shape(shape)
         return self.kappa**2 * sum(weight**2 for weight in self.weights)
 
 
@@ -137,6 +160,10 @@ class ElasticNet(_Shrinking):
     h(x) = κ₁ Σ_j |x_j| + (κ₂/2) Σ_j x_j². Convex, B infinite.
 
     prox_{ah}(y) = sign(y) max(|y| − aκ₁, 0)/(1 + aκ₂).
+
+    Args:
+        kappa1: The strength κ₁ ≥ 0 of the ℓ1 norm.
+        kappa2: The strength κ₂ ≥ 0 of the ridge.
     """
 
     kappa1: float = 1e-3
@@ -160,6 +187,9 @@ class Ridge(_Shrinking):
     h(x) = (κ/2) Σ_j x_j². Convex, B infinite.
 
     prox_{ah}(y) = y/(1 + aκ).
+
+    Args:
+        kappa: The strength κ ≥ 0.
     """
 
     kappa: float = 1e-3
@@ -181,6 +211,10 @@ class Huber(_Shrinking):
     h(x) = κ Σ_j φ(|x_j|) with φ(m) = m²/(2δ) for m ≤ δ and m − δ/2 beyond. Convex, B = d κ².
 
     With t = aκ: prox is yδ/(δ + t) for |y| ≤ δ + t, y − t sign(y) beyond.
+
+    Args:
+        kappa: The strength κ ≥ 0, the slope of the linear part.
+        delta: The size δ > 0 of an entry at which the quadratic part ends.
     """
 
     kappa: float = 1e-3

@@ -20,6 +20,15 @@ class TotalVariation(Penalty):
     a sequence of its own. Convex, B = κ²(4n − 6) for each sequence of length n ≥ 2.
 
     prox has no closed form; it is computed exactly, in float64 and in time O(n).
+
+    Args:
+        kappa: The strength κ ≥ 0.
+
+    Examples:
+        >>> import torch
+        >>> from fedcanon.penalties import TotalVariation
+        >>> TotalVariation(kappa=1.0).prox(torch.tensor([0.0, 1.0, 0.5, 8.0]), step=1.0)
+        tensor([0.8333, 0.8333, 0.8333, 7.0000])
     """
 
     kappa: float = 1e-3

@@ -23,7 +23,7 @@ def client_table(counts: Counts) -> Table:
     """A table of the clients' samples, classes and share of their largest class.
 
     Args:
-        counts: how many samples of each class (column) each client (row) has.
+        counts: How many samples of each class (column) each client (row) has.
     """
     sizes = counts.sum(1)
     columns = [sizes, (counts > 0).sum(1), counts.max(1) / sizes]
@@ -46,8 +46,8 @@ def plot_partition(counts: Counts, title: str) -> Figure:
     """Draw the labels of every client, as circles or, for many clients, as a heat map.
 
     Args:
-        counts: how many samples of each class (column) each client (row) has.
-        title: the title of the picture.
+        counts: How many samples of each class (column) each client (row) has.
+        title: The title of the picture.
     """
     figure = _circles(counts) if len(counts) <= CIRCLES else _heat_map(counts)
     figure.suptitle(title, fontsize=11)

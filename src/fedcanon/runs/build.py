@@ -7,17 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from fedcanon import theory
-from fedcanon.algorithms import Algorithm, Schedule
+from fedcanon.algorithms import Schedule
 from fedcanon.compression import COMPRESSORS
 from fedcanon.data import Dataset, make_partition
 from fedcanon.data.partition.skew import label_counts
-from fedcanon.engines.randomness import Purpose, generator, torch_seed
-from fedcanon.engines.round import Rules
-from fedcanon.engines.store import GIB
-from fedcanon.engines.workers import InProcess
+from fedcanon.engines import LocalEngine, MakeEngine, Rules
 from fedcanon.errors import FedcanonError
 from fedcanon.layout import Layout
 from fedcanon.objectives import (
@@ -30,23 +26,27 @@ from fedcanon.objectives import (
 )
 from fedcanon.objectives.augment import augmentations
 from fedcanon.objectives.logistic import LogisticTest
+from fedcanon.objectives.losses import require_mean
 from fedcanon.objectives.models import BinaryLogistic, Model, require_fit
 from fedcanon.objectives.module import ModuleTest
 from fedcanon.penalties import PENALTIES
-from fedcanon.runs.config import DEPLOYED, Config, Table
-from fedcanon.runs.engine import devices, is_vectorised, require_bfloat16, workers_for
-from fedcanon.runs.federation import Federation, MakeEngine
+from fedcanon.randomness import Purpose, generator, torch_seed
+from fedcanon.runs.config import DEFAULT_LOSS, DEPLOYED, Config, Table
+from fedcanon.runs.engine_choice import devices, engine_for, require_bfloat16
+from fedcanon.runs.federation import Federation
 from fedcanon.runs.named import (
     make_algorithm,
     make_compressor,
     make_dataset,
+    make_loss,
     make_model,
     make_penalty,
 )
+from fedcanon.runs.steps import draft_algorithm, with_steps
+from fedcanon.threads import one_thread
 
-AUTO = "auto"
 
-
+@one_thread()
 def build(config: Config, dataset: Dataset | None = None) -> Federation:
     """Load and spread the data, make model, penalty and algorithm, and put them together.
 
@@ -72,41 +72,20 @@ def check_names(config: Config) -> None:
     make_compressor(config.compression)
 
 
-def assemble(config: Config, problem: Problem, make_engine: MakeEngine | None = None) -> Federation:
-    """A federation on a problem that is there already."""
-    if AUTO in config.algorithm.values():
-        L = theory.smoothness(problem, generator(config.seed, Purpose.SMOOTHNESS))
-        rho = make_penalty(config.penalty, problem.layout).rho
-        config = config.model_copy(update={"algorithm": fill_in(config.algorithm, L, rho)})
+def assemble(config: Config, problem: Problem, engine: MakeEngine | None = None) -> Federation:
+    """A federation on a problem that is there already, on the engine that the config names."""
+    config = with_steps(config, problem)
     rules = make_rules(config, problem.layout)
-    if make_engine is None and config.engine.name == "flower":
-        make_engine = _flower_simulation(config)
-    here = make_engine is None
     return Federation(
         problem,
         rules.algorithm,
         rules.penalty,
-        config.clients.participants,
-        rules.batch_size,
-        rules.seed,
-        rules.compressor,
-        workers_for(config, problem, rules.algorithm) if here else InProcess,
-        here and is_vectorised(config, problem, rules.algorithm),
-        int(config.engine.state_memory * GIB),
-        make_engine,
+        participants=config.clients.participants,
+        batch_size=rules.batch_size,
+        seed=rules.seed,
+        compressor=rules.compressor,
+        engine=engine or engine_for(config, problem, rules.algorithm),
     )
-
-
-def _flower_simulation(config: Config) -> MakeEngine:
-    if config.device != "cpu":
-        raise FedcanonError('engine.name = "flower" trains on processors: use device = "cpu".')
-    try:
-        from fedcanon.runs.simulated import simulated_engine
-    except ModuleNotFoundError:
-        raise FedcanonError(
-            'engine.name = "flower" needs a package: pip install "fedcanon[flower]".'
-        ) from None
-    return simulated_engine(config)
 
 
 def make_rules(config: Config, layout: Layout) -> Rules:
@@ -132,13 +111,15 @@ def resolved(config: Config, federation: Federation) -> Config:
     penalty = _written_out(PENALTIES, config.penalty)
     if "layers" in penalty:
         penalty = {"layers": [_written_out(PENALTIES, rule) for rule in penalty["layers"]]}
+    engine = federation.engine
+    vectorised = isinstance(engine, LocalEngine) and engine.vectorised
     return config.model_copy(
         update={
             "algorithm": {**config.algorithm, **numbers},
             "penalty": penalty,
             "compression": _written_out(COMPRESSORS, config.compression),
             # It changes results by rounding: a resumed run must not decide anew.
-            "engine": config.engine.model_copy(update={"vectorised": federation.vectorised}),
+            "engine": config.engine.model_copy(update={"vectorised": vectorised}),
         }
     )
 
@@ -150,29 +131,6 @@ def _written_out(registry: Mapping[str, Callable[..., object]], table: Table) ->
     parameters = inspect.signature(registry[table["name"]]).parameters.values()
     defaults = {p.name: p.default for p in parameters if p.default not in (p.empty, None)}
     return {**defaults, **table}
-
-
-def draft_algorithm(table: Table) -> Algorithm:
-    """The algorithm with a step of 1 in place of "auto"."""
-    automatic = [key for key, value in table.items() if value == AUTO and key != "name"]
-    others = {key: value for key, value in table.items() if key not in automatic}
-    algorithm = make_algorithm(others)
-    can = sorted(k for k in algorithm.automatic(L=1.0, rho=0.0) if hasattr(algorithm, k))
-    for key in automatic:
-        if key not in can:
-            only = " and ".join(can)
-            raise FedcanonError(f'algorithm.{key} cannot be "auto": only {only} can.')
-    return make_algorithm({**others, **dict.fromkeys(automatic, 1.0)})
-
-
-def fill_in(table: Table, L: float, rho: float) -> Table:
-    """The algorithm's table with numbers in place of "auto"; β last, by its own rule."""
-    for keys in (table.keys() - {"beta"}, {"beta"}):
-        rules = draft_algorithm(table).automatic(L, rho)
-        table = {
-            k: rules[k] if v == AUTO and k in keys & rules.keys() else v for k, v in table.items()
-        }
-    return table
 
 
 def build_problem(config: Config, dataset: Dataset | None = None) -> Problem:
@@ -198,6 +156,10 @@ def problem_on(config: Config, dataset: Dataset, parts: list[Tensor]) -> Problem
     if isinstance(model, BinaryLogistic):
         if config.data.augment:
             raise FedcanonError("data.augment is for networks on images, not for logistic.")
+        if config.loss != DEFAULT_LOSS:
+            raise FedcanonError(
+                "the model 'logistic' has its own loss: leave out loss, or use the model 'linear'."
+            )
         return _logistic_problem(config, dataset, parts, weights)
     return _module_problem(config, model, dataset, parts, weights)
 
@@ -222,7 +184,7 @@ def _logistic_problem(
 def _module_problem(
     config: Config, model: Model, dataset: Dataset, parts: list[Tensor], weights: list[float]
 ) -> Problem:
-    """A network under the cross-entropy loss, started at PyTorch's random initialisation."""
+    """A network under the configured loss, started at PyTorch's random initialisation."""
     dtype = getattr(torch, config.precision)
     device = torch.device("cpu") if devices(config) else _device(config.device)
     augment = augmentations(config.data.augment, dataset.shape)
@@ -233,8 +195,10 @@ def _module_problem(
         torch.manual_seed(torch_seed(config.seed, Purpose.MODEL))
         module = model.build(dataset.shape, dataset.classes).to(device, dtype)
         smallest = inputs[: 1 if config.batch_size == 1 else 2]
-        require_fit(config.model.name, module, smallest, dataset.classes)
-    flat, loss = FlatModule(module), nn.CrossEntropyLoss()
+        outputs = require_fit(config.model.name, module, smallest, dataset.classes)
+    loss = make_loss(config.loss)
+    require_mean(config.loss["name"], loss, outputs, targets[: len(outputs)])
+    flat = FlatModule(module)
     if config.engine.bfloat16:
         require_bfloat16(device)
     clients = ModuleClients(

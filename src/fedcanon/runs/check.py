@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from fedcanon import theory
 from fedcanon.algorithms import Algorithm, FedCanon, FedCanonII
-from fedcanon.algorithms.schedules import at
-from fedcanon.engines.randomness import Purpose, generator
+from fedcanon.algorithms.schedules import step_at
 from fedcanon.errors import FedcanonError
-from fedcanon.runs.build import build_problem, check_names, fill_in
+from fedcanon.runs.build import build_problem, check_names
 from fedcanon.runs.config import Config
 from fedcanon.runs.named import make_algorithm, make_penalty
+from fedcanon.runs.steps import estimated_smoothness, fill_in
 
 PROX_STEP = "prox step"
 """Stands for the setting where a method has no α of its own, such as FedADMM with 1/η."""
@@ -77,7 +77,7 @@ def check_config(config: Config, mu: float | None = None) -> Report:
     check_names(config)
     problem = build_problem(config)
     penalty = make_penalty(config.penalty, problem.layout)
-    L = theory.smoothness(problem, generator(config.seed, Purpose.SMOOTHNESS))
+    L = estimated_smoothness(config, problem)
     algorithm = make_algorithm(fill_in(config.algorithm, L, penalty.rho))
     conditions = conditions_on(algorithm, L, penalty.rho, config.rounds, mu)
     if not penalty.in_theory:  # no ρ exists, so nothing can be said about the prox or a theorem
@@ -90,7 +90,7 @@ def conditions_on(
 ) -> list[Condition]:
     """The conditions that concern this algorithm, at the step sizes of its first round."""
     reach = algorithm.prox_step(rounds)
-    beta = at(getattr(algorithm, "beta", 0.0), 0)
+    beta = step_at(getattr(algorithm, "beta", 0.0), 0)
     found: list[Condition] = []
     if reach:
         domain = 1 / rho if rho else math.inf
@@ -101,7 +101,7 @@ def conditions_on(
         if by_alpha:
             found.append(Condition("α ≤ 1/L: exact steps descend", "alpha", reach, 1 / L))
     if beta:
-        limits = algorithm.beta_limits(L)
+        limits = algorithm.theory(L, rho).beta_limits
         found += [Condition(reason, "beta", beta, limit) for reason, limit in limits.items()]
     if isinstance(algorithm, FedCanon | FedCanonII):
         K = algorithm.local_steps

@@ -7,16 +7,19 @@ from collections.abc import Sequence
 
 from fedcanon.algorithms import ALGORITHMS
 from fedcanon.errors import FedcanonError
-from fedcanon.runs.config import Config, changed, parse_value, unknown_name
+from fedcanon.importing import is_import_path
+from fedcanon.runs.config import Config, changed, parse_value
+from fedcanon.runs.named import find
 
 
 def variants(config: Config, specs: Sequence[str]) -> dict[str, Config]:
     """The configuration with each algorithm in turn, by its specification.
 
     A specification is a name, or a name with settings of the algorithm and of ``compression``:
-    ``fedmid:beta=0.05,server_prox=none`` or ``fedcanon+:compression.name=top_k``. All else is the
-    same for all. Of the ``[algorithm]`` table every method takes what it knows (step sizes, local
-    steps); the ``[compression]`` table is for methods that allow it.
+    ``fedmid:beta=0.05,server_prox=none``, ``package.module:Name:beta=0.05`` or
+    ``fedcanon+:compression.name=top_k``. All else is the same for all. Of the ``[algorithm]`` table
+    every method takes what it knows (step sizes, local steps); the ``[compression]`` table is for
+    methods that allow it.
     """
     for spec in specs:
         if specs.count(spec) > 1:
@@ -26,13 +29,13 @@ def variants(config: Config, specs: Sequence[str]) -> dict[str, Config]:
 
 def _variant(config: Config, spec: str) -> Config:
     name, _, options = spec.partition(":")
-    if name not in ALGORITHMS:
-        raise FedcanonError(unknown_name("algorithm", name, ALGORITHMS))
-    algorithm = ALGORITHMS[name]
+    if name not in ALGORITHMS and is_import_path(own := ":".join(spec.split(":")[:2])):
+        name, options = own, spec.removeprefix(own).removeprefix(":")
+    algorithm = find(name, ALGORITHMS, "algorithm")
     known = inspect.signature(algorithm).parameters
     shared = {key: value for key, value in config.algorithm.items() if key in known}
     settings = {"algorithm": {"name": name, **shared}}
-    if not algorithm.compressible:
+    if not algorithm.alterable:
         settings["compression"] = {"name": "none"}
     for option in filter(None, options.split(",")):
         key, equals, value = option.partition("=")

@@ -39,6 +39,8 @@ DEEPEST = 30
 
 DEFAULT_ALGORITHM: Table = {"name": "fedcanon+", "alpha": 1.0, "beta": 0.1, "local_steps": 10}
 DEFAULT_PENALTY: Table = {"name": "mcp", "kappa": 1.5e-3}
+DEFAULT_LOSS: Table = {"name": "cross_entropy"}
+_DEFAULTS = {"algorithm": DEFAULT_ALGORITHM, "penalty": DEFAULT_PENALTY, "loss": DEFAULT_LOSS}
 
 
 class Section(BaseModel):
@@ -130,14 +132,14 @@ class DeploymentSection(Section):
 
     ``state`` says who keeps the clients' states: the "server", or each "client" on its own disk.
     A round ends after ``deadline`` seconds; with fewer than ``minimum`` updates it is repeated. A
-    client that causes more than ``epochs`` new beginnings is excluded. ``shape`` of one input and
-    the number of ``classes`` are for a server that has no data; a simulation takes them from its.
+    client that causes more than ``restarts`` is excluded. ``shape`` of one input and the number of
+    ``classes`` are for a server that has no data; a simulation takes them from its.
     """
 
     state: Literal["server", "client"] = "server"
     minimum: PositiveInt = 1
     deadline: PositiveFloat = 600.0
-    epochs: PositiveInt = 3
+    restarts: PositiveInt = 3
     shape: list[PositiveInt] = []
     classes: PositiveInt | None = None
 
@@ -153,6 +155,7 @@ class Config(Section):
     data: DataSection = DataSection()
     clients: ClientsSection = ClientsSection()
     model: ModelSection = ModelSection()
+    loss: Table = Field(default_factory=lambda: dict(DEFAULT_LOSS))
     penalty: Table = Field(default_factory=lambda: dict(DEFAULT_PENALTY))
     algorithm: Table = Field(default_factory=lambda: dict(DEFAULT_ALGORITHM))
     compression: Table = Field(default_factory=lambda: {"name": "none"})
@@ -201,7 +204,7 @@ def _change(table: Table, settings: Mapping[str, Any]) -> None:
         table[key] = given
 
 
-_NAMED = ("data", "model", "penalty", "algorithm", "compression")
+_NAMED = ("data", "model", "loss", "penalty", "algorithm", "compression")
 
 
 def _read(path: Path) -> Table:
@@ -235,10 +238,8 @@ def _check_numbers(value: Any, depth: int = 0) -> None:
 
 
 def _completed(table: Table) -> Config:
-    for name, default, complete in (
-        ("algorithm", DEFAULT_ALGORITHM, {"name"}),
-        ("penalty", DEFAULT_PENALTY, {"name", "layers"}),
-    ):
+    for name, default in _DEFAULTS.items():
+        complete = {"name", "layers"} if name == "penalty" else {"name"}
         given = table.get(name, {})
         # A method or penalty that is named starts from its own defaults, not the default run's.
         if isinstance(given, dict) and not given.keys() & complete:

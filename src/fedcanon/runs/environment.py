@@ -13,6 +13,9 @@ from pathlib import Path
 
 import torch
 
+from fedcanon.errors import FedcanonError
+from fedcanon.units import GIB
+
 LIBRARIES = ("fedcanon", "torch", "numpy", "scipy", "scikit-learn", "numba")
 
 
@@ -39,7 +42,6 @@ class Environment:
     @classmethod
     def here(cls, automatic: list[str]) -> Environment:
         """The environment of this process."""
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         return cls(
             started=datetime.now(UTC).isoformat(timespec="seconds"),
             command=sys.argv,
@@ -49,7 +51,7 @@ class Environment:
             system=platform.platform(),
             processor=_processor(),
             cores=os.cpu_count(),
-            memory_gib=round(memory / 2**30, 1),
+            memory_gib=round(_memory() / GIB, 1),
             threads=torch.get_num_threads(),
             cuda=[torch.cuda.get_device_name(k) for k in range(torch.cuda.device_count())],
             automatic=automatic,
@@ -67,6 +69,12 @@ class Environment:
         threads = f"{self.threads} thread{'s' if self.threads != 1 else ''} used"
         memory = f"{self.memory_gib} GiB"
         return ", ".join([self.processor, f"{self.cores} cores", threads, memory, *self.cuda])
+
+
+def _memory() -> int:
+    if sys.platform != "win32":
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    raise FedcanonError("runs are kept on Linux and macOS: use the Windows Subsystem for Linux.")
 
 
 def _commit(folder: Path) -> str | None:

@@ -3,85 +3,95 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 
 from torch import Tensor
 
-from fedcanon.algorithms import Algorithm, State
+from fedcanon.algorithms import Algorithm, Assembling, State
 from fedcanon.compression import Compressor, Identity
-from fedcanon.engines import Collected, Engine, LocalEngine, RegroupError, StartOverError
-from fedcanon.engines.randomness import Purpose, generator
-from fedcanon.engines.store import GIB
-from fedcanon.engines.work import CountedProx
-from fedcanon.engines.workers import InProcess, MakeWorkers
-from fedcanon.errors import FedcanonError
+from fedcanon.engines import Aggregation, Collected, Local, MakeEngine, Rules
+from fedcanon.engines.work import CountedProx, IdleWork
+from fedcanon.errors import FedcanonError, RegroupError, StartOverError
 from fedcanon.objectives import Problem
 from fedcanon.penalties import Penalty
+from fedcanon.randomness import Purpose, generator
 from fedcanon.runs.measures import Cost
 
-MakeEngine = Callable[[Problem, Algorithm, Penalty, Compressor], Engine]
-"""Makes an engine whose clients are not those of this machine."""
 
-
-@dataclass
 class Federation:
     """A server and its clients, minimising f + h round by round.
 
-    Each round draws ``participants`` clients (all by default), each of which takes its local steps
-    on mini-batches of ``batch_size`` samples (all of its samples by default). ``compressor`` is
-    what uploads go through, where the algorithm allows it.
+    Args:
+        problem: The clients with their losses f_i, and the starting model.
+        algorithm: The federated method.
+        penalty: The regulariser h.
+        participants: How many clients take part in a round, drawn anew each time; None is all.
+        batch_size: Samples of a local step; None is all samples of a client.
+        seed: What every random draw of the run is derived from.
+        compressor: What uploads go through, where the algorithm allows it.
+        aggregation: What becomes of the uploads of a round, in place of the algorithm's own rule.
+        engine: Where clients are and run: ``Local(workers=2)``, ``RayCluster()``, ….
 
-    ``make_workers`` says where clients run: in this process, or in others. ``vectorised`` has small
-    models take their local steps together. Client states that need more than ``state_memory`` bytes
-    are kept on disk. With ``make_engine`` none of the three is used: it says where clients are.
+    Raises:
+        FedcanonError: Some of these do not fit together; the message says which.
+
+    Examples:
+        Two clients that want 0 and 2; κ = 0.1 takes a tenth off their mean, 1.
+
+        >>> import torch
+        >>> from fedcanon import Federation, FedCanonPlus, Problem, Quadratic
+        >>> from fedcanon.penalties import L1
+        >>> clients = [Quadratic(torch.ones(1), torch.tensor([b])) for b in (0.0, 2.0)]
+        >>> problem = Problem(clients, start=torch.zeros(1))
+        >>> federation = Federation(problem, FedCanonPlus(0.5, 0.1, 5), L1(0.1))
+        >>> for _ in range(50):
+        ...     federation.step()
+        >>> federation.model
+        tensor([0.9000])
     """
 
-    problem: Problem
-    algorithm: Algorithm
-    penalty: Penalty
-    participants: int | None = None
-    batch_size: int | None = None
-    seed: int = 0
-    compressor: Compressor = field(default_factory=Identity)
-    make_workers: MakeWorkers = InProcess
-    vectorised: bool = False
-    state_memory: int = GIB
-    make_engine: MakeEngine | None = None
-    rounds_done: int = field(init=False, default=0)
-    server: State = field(init=False)
-    engine: Engine = field(init=False)
-    cost: Cost = field(init=False, default_factory=Cost)
-
-    def __post_init__(self) -> None:
-        clients = len(self.problem.clients)
-        self._check_participants(clients if self.participants is None else self.participants)
-        if not (self.algorithm.compressible or isinstance(self.compressor, Identity)):
-            raise FedcanonError(
-                f"{type(self.algorithm).__name__} cannot compress its uploads: use FedCanon+, "
-                "which is exact under compression, or no compressor."
-            )
-        if self.batch_size is not None and self.batch_size < 1:
-            raise FedcanonError(f"batch_size must be at least 1, not {self.batch_size}.")
-        self.penalty.check_step(self.algorithm.prox_step(1))
-        self.penalty.value(self.problem.start)  # refuses a penalty that does not fit the model
-        self.engine = self._engine()
-        self._init_server(self.problem.start)
-
-    def _engine(self) -> Engine:
-        if self.make_engine is not None:
-            return self.make_engine(self.problem, self.algorithm, self.penalty, self.compressor)
-        return LocalEngine(
-            self.problem,
-            self.algorithm,
-            self.penalty,
-            self.batch_size,
-            self.seed,
-            self.compressor,
-            self.make_workers,
-            self.vectorised,
-            self.state_memory,
+    def __init__(
+        self,
+        problem: Problem,
+        algorithm: Algorithm,
+        penalty: Penalty,
+        *,
+        participants: int | None = None,
+        batch_size: int | None = None,
+        seed: int = 0,
+        compressor: Compressor | None = None,
+        aggregation: Aggregation | None = None,
+        engine: MakeEngine | None = None,
+    ) -> None:
+        self.problem, self.algorithm, self.penalty = problem, algorithm, penalty
+        self.participants, self.seed = participants, seed
+        self._check_participants(len(problem.clients) if participants is None else participants)
+        if batch_size is not None and batch_size < 1:
+            raise FedcanonError(f"batch_size must be at least 1, not {batch_size}.")
+        penalty.check_step(algorithm.prox_step(1))
+        penalty.value(problem.start)  # refuses a penalty that does not fit the model
+        self.rounds_done, self.cost = 0, Cost()
+        self._init_server(problem.start)
+        self.rules = Rules(
+            algorithm, penalty, batch_size, seed, compressor or Identity(), aggregation
         )
+        if self.rules.is_compressed:
+            self._check_compression()
+        self.engine = (engine or Local())(problem, self.rules)
+
+    def _check_compression(self) -> None:
+        """Refuse a compressor where the method has a vector that must arrive as it is."""
+        algorithm, start = self.algorithm, self.problem.start
+        sent = algorithm.broadcast(self.server, 0, generator(self.seed, Purpose.COINS))
+        idle = IdleWork(Identity())
+        upload, _ = algorithm.local(algorithm.client_init(start), sent, idle)
+        fixed = sorted(upload.keys() - algorithm.alterable)
+        if fixed:
+            raise FedcanonError(
+                f"{type(algorithm).__name__} cannot compress its uploads, of which '{fixed[0]}' "
+                "must arrive as it is: use FedCanon+, which is exact under compression, or no "
+                "compressor."
+            )
 
     def _init_server(self, z: Tensor) -> None:
         prox = CountedProx(self.penalty)
@@ -106,6 +116,13 @@ class Federation:
         """The model after the rounds done so far."""
         return self.algorithm.model(self.server)
 
+    @property
+    def _needs_everyone(self) -> bool:
+        """Whether the next round must have all clients."""
+        if isinstance(self.algorithm, Assembling):
+            return self.algorithm.everyone(self.server)
+        return not self.algorithm.partial_participation
+
     def state(self) -> State:
         """All that the next rounds depend on, and what the run has cost."""
         return {
@@ -129,7 +146,7 @@ class Federation:
     def draw_participants(self) -> list[int]:
         """The clients of the next round, in increasing order."""
         able = self.engine.available()
-        if self.participants is None or self.algorithm.everyone(self.server):
+        if self.participants is None or self._needs_everyone:
             return list(able)
         rng = generator(self.seed, Purpose.PARTICIPANTS, self.rounds_done)
         chosen = rng.choice(len(able), min(self.participants, len(able)), replace=False)
@@ -148,7 +165,7 @@ class Federation:
                 continue
             except StartOverError:
                 self._init_server(self.model)
-                self.engine.begin_epoch(self.model)
+                self.engine.start_over(self.model)
         prox = CountedProx(self.penalty)
         self.server = self.algorithm.aggregate(
             self.server, sent, collected.mean, collected.share, prox
@@ -165,7 +182,7 @@ class Federation:
         sent = self.algorithm.broadcast(self.server, t, generator(self.seed, Purpose.COINS, t))
         if participants is None:
             participants = self.draw_participants()
-        complete = self.algorithm.everyone(self.server)
+        complete = self._needs_everyone
         return sent, self.engine.collect(t, participants, sent, complete=complete)
 
     def _checked(self, participants: list[int]) -> list[int]:
@@ -178,6 +195,6 @@ class Federation:
             )
         participants = sorted(set(participants))
         self._check_participants(len(participants))
-        if len(participants) < len(clients) and self.algorithm.everyone(self.server):
+        if len(participants) < len(clients) and self._needs_everyone:
             raise FedcanonError(f"round {self.rounds_done} of {self.algorithm} needs all clients.")
         return participants

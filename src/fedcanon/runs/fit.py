@@ -6,14 +6,19 @@ import math
 from collections.abc import Sequence
 from functools import partial
 
-from fedcanon.errors import FedcanonError
+from fedcanon.errors import DivergenceError, FedcanonError
 from fedcanon.penalties import Penalty
 from fedcanon.runs.federation import Federation
 from fedcanon.runs.measures import Record, is_small, measure, stationarity_step
 from fedcanon.runs.observers import Observer
 from fedcanon.runs.result import Result
+from fedcanon.threads import one_thread
+
+ALL_ROUNDS = "all rounds done"
+"""Why a run ended that met no tolerance and was not stopped."""
 
 
+@one_thread()
 def fit(
     federation: Federation,
     rounds: int,
@@ -26,15 +31,29 @@ def fit(
     records: Sequence[Record] = (),
     observers: Sequence[Observer] = (),
 ) -> Result:
-    """Run a federation for ``rounds`` rounds, or until a tolerance is met.
+    """Run a federation for ``rounds`` rounds, or until a tolerance is met, on one thread.
 
     Measures are taken before the first round, after every ``evaluate_every`` rounds and at the end.
     They include ‖G^a‖ if ``gradient`` is set, or unset and the problem is small, or if there is a
     tolerance on it, with a = ``gradient_step``. The run also stops once ‖G^a‖ is at most
     ``gradient_tolerance``, or once φ changes by at most ``objective_tolerance`` (relatively) from
-    one measurement to the next; a tolerance of 0 never stops it.
+    one measurement to the next; a tolerance of 0 never stops it. An observer may stop it too.
 
     ``records`` are the measures of rounds done before, where a run goes on.
+
+    Examples:
+        >>> import torch
+        >>> from fedcanon import Federation, FedCanonPlus, Problem, Quadratic, fit
+        >>> from fedcanon.penalties import L1
+        >>> clients = [Quadratic(torch.ones(1), torch.tensor([b])) for b in (0.0, 2.0)]
+        >>> problem = Problem(clients, start=torch.zeros(1))
+        >>> federation = Federation(problem, FedCanonPlus(0.5, 0.1, 5), L1(0.1))
+        >>> result = fit(federation, rounds=100, gradient_tolerance=1e-3)
+        >>> result.stopped
+        '‖G‖ ≤ 0.001'
+        >>> result.history[["round", "objective"]].iloc[[0]]
+           round  objective
+        0      0        1.0
     """
     if rounds < 1 or evaluate_every < 1:
         raise FedcanonError("the number of rounds and evaluate.every must be at least 1.")
@@ -50,9 +69,17 @@ def fit(
 
     def take_record() -> None:
         t = federation.rounds_done
-        record = measure(federation.engine, federation.server, t=t, cost=federation.cost, step=step)
+        numbers = {k: v for observer in observers for k, v in observer.numbers().items()}
+        record = measure(
+            federation.engine,
+            federation.server,
+            t=t,
+            cost=federation.cost,
+            step=step,
+            numbers=numbers,
+        )
         if not math.isfinite(record.loss):
-            raise FedcanonError(
+            raise DivergenceError(
                 f"the loss is {record.loss} after round {t}: the run diverged. "
                 "Use smaller steps (beta, alpha), or check the data for missing values."
             )
@@ -84,9 +111,9 @@ def fit(
             if federation.rounds_done % evaluate_every == 0 or federation.rounds_done == rounds:
                 take_record()
                 stopped = reason_to_stop()
-            for observer in observers:
-                observer.round(federation.rounds_done)
-        stopped = stopped or "all rounds done"
+            reasons = [observer.round(federation.rounds_done) for observer in observers]
+            stopped = stopped or next(filter(None, reasons), None)
+        stopped = stopped or ALL_ROUNDS
         for observer in observers:
             observer.end(stopped)
     finally:

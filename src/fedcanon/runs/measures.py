@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from fedcanon.algorithms import State
+from fedcanon.algorithms import Diagnosed, State
 from fedcanon.engines import Collected, Engine
 from fedcanon.files import Count
 from fedcanon.objectives import Problem
@@ -52,8 +52,9 @@ class Record:
     ``loss`` is f(z), ``objective`` φ(z) = f(z) + h(z), ``gradient_norm`` ‖G^a(z)‖ with
     G^a(z) = (z − prox_{ah}(z − a∇f(z)))/a (None where it was not asked for), ``zeros`` the number
     of exact zeros among the penalised weights and ``sparsity`` their fraction; ``test`` holds the
-    measures on test data, ``diagnostics`` the method's own numbers, ``client_losses`` the f_i(z) of
-    up to 200 clients. ``seconds`` of training exclude ``evaluation_seconds``, this one's.
+    measures on test data, ``diagnostics`` the numbers of the method and of observers,
+    ``client_losses`` the f_i(z) of up to 200 clients. ``seconds`` of training exclude
+    ``evaluation_seconds``, this one's.
     """
 
     round: Count
@@ -107,11 +108,24 @@ def stationarity_step(penalty: Penalty) -> float:
     return min(1.0, 0.5 / penalty.rho) if penalty.rho else 1.0
 
 
-def measure(engine: Engine, server: State, *, t: int, cost: Cost, step: float | None) -> Record:
-    """Measure the server's model after ``t`` rounds; ``step`` is the a of ‖G^a‖, None for none."""
+def measure(
+    engine: Engine,
+    server: State,
+    *,
+    t: int,
+    cost: Cost,
+    step: float | None,
+    numbers: Mapping[str, float] | None = None,
+) -> Record:
+    """Measure the server's model after ``t`` rounds.
+
+    ``step`` is the a of ‖G^a‖, None for none; ``numbers`` are added to the diagnostics.
+    """
     started = time.perf_counter()
-    z = engine.algorithm.model(server)
-    found, penalty = engine.evaluate(z, gradient=step is not None), engine.penalty
+    algorithm, penalty = engine.rules.algorithm, engine.rules.penalty
+    z = algorithm.model(server)
+    found = engine.evaluate(z, gradient=step is not None)
+    own = algorithm.diagnostics(server) if isinstance(algorithm, Diagnosed) else {}
     gradient_norm = None
     if found.gradient is not None and step is not None:
         gradient_norm = stationarity(penalty, z, found.gradient, step)
@@ -124,7 +138,7 @@ def measure(engine: Engine, server: State, *, t: int, cost: Cost, step: float | 
         zeros=zeros,
         sparsity=zeros / max(1, penalised),
         test=found.test,
-        diagnostics=engine.algorithm.diagnostics(server),
+        diagnostics={**own, **(numbers or {})},
         client_losses=found.losses if len(found.losses) <= SHOWN_CLIENTS else [],
         cost=replace(cost),
         evaluation_seconds=time.perf_counter() - started,

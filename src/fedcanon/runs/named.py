@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import is_dataclass
 from typing import Any, TypeVar, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from fedcanon.algorithms import ALGORITHMS, SCHEDULES, Algorithm, Schedule
-from fedcanon.compression import COMPRESSORS, Compressor
+from fedcanon.compression import COMPRESSORS, Chain, Compressor
 from fedcanon.data import DATASETS, Dataset
 from fedcanon.errors import FedcanonError
+from fedcanon.importing import import_object, is_import_path
 from fedcanon.layout import Layout
+from fedcanon.objectives.losses import LOSSES, Loss
 from fedcanon.objectives.models import MODELS, Imported, Model
 from fedcanon.penalties import PENALTIES, Penalty, PerLayer, Sum, on_weights
 from fedcanon.runs.config import Table, unknown_key, unknown_name
@@ -28,18 +31,22 @@ def make_algorithm(table: Table) -> Algorithm:
     }
     if fields.get("alpha") == "beta*K":
         fields["alpha"] = None
-    return _make("algorithm", ALGORITHMS, fields)
+    return _make("algorithm", ALGORITHMS, fields, Algorithm)
 
 
 def make_compressor(table: Table) -> Compressor:
     """The compressor of a ``[compression]`` table."""
-    return _make("compression", COMPRESSORS, table, noun="compressor")
+    if table.get("name") == "chain":
+        return Chain(tuple(map(make_compressor, _tables("compression.steps", table.get("steps")))))
+    return _make("compression", COMPRESSORS, table, Compressor, noun="compressor")
 
 
 def _schedule(key: str, table: Table) -> Schedule:
     fields = {k: v for k, v in table.items() if k != "schedule"}
     named = {"name": table["schedule"]} if "schedule" in table else {}
-    return _make(f"algorithm.{key}", SCHEDULES, {**fields, **named}, noun=f"schedule for {key}")
+    return _make(
+        f"algorithm.{key}", SCHEDULES, {**fields, **named}, Schedule, noun=f"schedule for {key}"
+    )
 
 
 def make_penalty(table: Table, layout: Layout) -> Penalty:
@@ -71,7 +78,7 @@ def _penalty(table: Table) -> Penalty:
     """One of ours, or name = "sum" with a list of terms."""
     if table.get("name") != "sum":
         registry: Mapping[str, Callable[..., Penalty]] = {**PENALTIES, "sum": Sum}
-        return _make("penalty", registry, table)
+        return _make("penalty", registry, table, Penalty)
     unknown = table.keys() - {"name", "terms"}
     if unknown:
         raise FedcanonError(unknown_key(f"penalty.{min(unknown)}", ["terms"]))
@@ -86,29 +93,45 @@ def _tables(key: str, value: Any) -> list[Table]:
 
 def make_model(table: Table) -> Model:
     """The model of a ``[model]`` table: one of ours, or your own as package.module:factory."""
-    if ":" in table["name"]:
+    if is_import_path(table["name"]):
         return Imported(table["name"], {k: v for k, v in table.items() if k != "name"})
-    return _make("model", MODELS, table)
+    return _make("model", MODELS, table, Model)
 
 
 def make_dataset(table: Table) -> Dataset:
     """The dataset that the ``[data]`` keys name, with the options that its loader takes."""
-    return _make("data", DATASETS, table, noun="dataset")
+    return _make("data", DATASETS, table, Dataset, noun="dataset")
+
+
+def make_loss(table: Table) -> Loss:
+    """The loss of a ``[loss]`` table, for networks."""
+    return _make("loss", LOSSES, table, object)
+
+
+def find(name: str, registry: Mapping[str, T], noun: str) -> T:
+    """The entry of a registry under this name, or a part of the user's own, package.module:Name."""
+    if name not in registry and not is_import_path(name):
+        raise FedcanonError(unknown_name(noun, name, registry))
+    found: T = registry[name] if name in registry else import_object(name, noun)
+    return found
 
 
 def _make(
-    kind: str, registry: Mapping[str, Callable[..., T]], table: Table, noun: str | None = None
+    kind: str,
+    registry: Mapping[str, Callable[..., T]],
+    table: Table,
+    expected: type,
+    noun: str | None = None,
 ) -> T:
-    """What the entry ``table["name"]`` of a registry makes of the table's other keys."""
+    """Something of the ``expected`` type, made from a table's name and its other keys."""
     noun = noun or kind
     if "name" not in table:
         raise FedcanonError(f"{kind} needs the name of a {noun}: one of {', '.join(registry)}.")
     name = str(table["name"])
-    if name not in registry:
-        raise FedcanonError(unknown_name(noun, name, registry))
-    entry = registry[name]
-    hints = get_type_hints(entry)
+    entry = find(name, registry, noun)
     parameters = inspect.signature(entry).parameters
+    # The fields of a dataclass are annotated in its body, other parameters where they stand.
+    hints = get_type_hints(entry.__init__ if _is_plain_class(entry) else entry)
     values: dict[str, Any] = {}
     for key, value in table.items():
         if key == "name":
@@ -117,7 +140,7 @@ def _make(
             raise FedcanonError(f"unknown key '{kind}.{key}': the {noun} '{name}' has no options.")
         if key not in parameters:
             raise FedcanonError(unknown_key(f"{kind}.{key}", parameters))
-        adapter = TypeAdapter(hints[key], config=ConfigDict(arbitrary_types_allowed=True))
+        adapter = TypeAdapter(hints.get(key, Any), config=ConfigDict(arbitrary_types_allowed=True))
         try:
             values[key] = adapter.validate_python(_tupled(value), strict=True)
         except ValidationError as error:
@@ -128,7 +151,17 @@ def _make(
     for key, parameter in parameters.items():
         if key not in values and parameter.default is inspect.Parameter.empty:
             raise FedcanonError(f"{noun} '{name}' needs a value for '{key}'.")
-    return entry(**values)
+    made = entry(**values)
+    if not isinstance(made, expected):
+        raise FedcanonError(
+            f"{name} makes a {type(made).__name__}, where a {expected.__name__} of fedcanon is "
+            f"needed."
+        )
+    return made
+
+
+def _is_plain_class(entry: object) -> bool:
+    return isinstance(entry, type) and not is_dataclass(entry)
 
 
 def _tupled(value: Any) -> Any:

@@ -50,6 +50,6 @@ class Result:
 
     def plot(self) -> Figure:
         """Objective, accuracy, sparsity and stationarity against rounds."""
-        from fedcanon.report.plots import plot_histories
+        from fedcanon.runs.plots import plot_histories
 
         return plot_histories({"": self.records}, self.title)

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from fedcanon.data import Dataset
-from fedcanon.errors import FedcanonError
+from fedcanon.errors import FedcanonError, RunStoppedError, is_out_of_memory
 from fedcanon.objectives.flat import FlatModule
-from fedcanon.runs.build import AUTO, build, resolved
+from fedcanon.runs.build import build, resolved
 from fedcanon.runs.config import DEPLOYED, Config, changed, engine_settings, make_config
 from fedcanon.runs.federation import Federation
 from fedcanon.runs.fit import fit
@@ -25,12 +25,9 @@ from fedcanon.runs.measures import Record
 from fedcanon.runs.model_file import load_model, save_model
 from fedcanon.runs.observers import Observer
 from fedcanon.runs.result import Result
+from fedcanon.runs.steps import AUTO
 
 MODEL = "model.safetensors"
-
-
-class RunStoppedError(FedcanonError):
-    """A run was asked to stop, and stopped after a round with a checkpoint."""
 
 
 def train(
@@ -46,6 +43,14 @@ def train(
     ``settings`` change it: ``rounds=50``, ``algorithm={"beta": 0.05}``, ``penalty="l1"``. With a
     ``dataset`` the configuration's own is not loaded. With a ``folder`` the run is kept there and
     can be resumed, compared and loaded; without one it lives in memory.
+
+    Examples:
+        >>> import fedcanon
+        >>> result = fedcanon.train(rounds=2, model="linear", penalty="l1", clients={"count": 4})
+        >>> result.last.round
+        2
+        >>> result.model
+        Sequential(...)
     """
     config = make_config(config, settings)
     federation = build(config, dataset)
@@ -165,7 +170,7 @@ def _go_on(
     records: Sequence[Record],
     observers: Sequence[Observer],
 ) -> Result:
-    federation.engine.keep_in(run.path)
+    federation.engine.use_folder(run.path)
     if federation.problem.data is not None:
         run.keep_data(federation.problem.data)
     try:
@@ -197,7 +202,7 @@ def _explained(run: RunFolder, config: Config, error: Exception) -> str | None:
     go_on = f"The last checkpoint is kept: go on with '{how_to_go_on(run, config)}'."
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return f"the disk of {run.path} is full: free some space. {go_on}"
-    if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
+    if is_out_of_memory(error):
         return f"there is not enough memory for this run. {go_on}"
     return None
 

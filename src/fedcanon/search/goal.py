@@ -12,21 +12,24 @@ from fedcanon.errors import FedcanonError
 
 @dataclass(frozen=True)
 class Goal:
-    """A measure at the end of a run that is to be small, or large if ``maximise`` is set.
+    """What a sweep looks for: a measure at the end of a run that is small or large.
 
     Args:
-        measure: its name in the history, such as "objective" or "accuracy".
-        maximise: whether larger values are better.
+        measure: The name of the measure, a column of the history.
+        maximise: Whether it should be large.
     """
 
     measure: str = "objective"
     maximise: bool = False
 
     def of(self, measures: Mapping[str, Any]) -> float:
-        """The value of the measure among all measures of a run.
+        """The value of the measure in a run.
+
+        Args:
+            measures: The measures at the end of the run.
 
         Raises:
-            FedcanonError: it was not measured, or is not finite.
+            FedcanonError: The measure is not there, or is not finite.
         """
         value = measures.get(self.measure)
         if value is None:

@@ -7,6 +7,7 @@ import io
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,19 +15,22 @@ import tomli_w
 import torch
 from numpy.typing import NDArray
 
-from fedcanon import theory
-from fedcanon.engines.randomness import Purpose, generator
 from fedcanon.errors import FedcanonError
 from fedcanon.files import write_whole
 from fedcanon.objectives import Problem
 from fedcanon.penalties import Penalty
-from fedcanon.runs.build import AUTO, assemble, build_problem, check_names, fill_in
+from fedcanon.runs.build import assemble, build_problem, check_names
 from fedcanon.runs.config import Config, changed
+from fedcanon.runs.federation import Federation
+from fedcanon.runs.fit import ALL_ROUNDS
+from fedcanon.runs.measures import measure, stationarity_step
 from fedcanon.runs.model_file import save_model
 from fedcanon.runs.named import make_dataset, make_penalty
 from fedcanon.runs.observers import Observer
+from fedcanon.runs.result import Result
+from fedcanon.runs.steps import AUTO, estimated_smoothness, with_steps
 from fedcanon.runs.training import MODEL, fit_as
-from fedcanon.search.kappas import automatic_kappas, is_deep, require_kappa
+from fedcanon.search.kappas import automatic_kappas, is_deep, null_model, require_kappa
 from fedcanon.search.point import Parameters, Point, keep_point, load_point
 from fedcanon.search.search_folder import SearchIdentity, open_search
 from fedcanon.search.selection import Selection, bic, hold_out
@@ -34,18 +38,18 @@ from fedcanon.search.selection import Selection, bic, hold_out
 TABLE, SELECTED = "path.csv", "selected.toml"
 
 WatchRun = Callable[[int, int], AbstractContextManager[Observer]]
-"""Gives an observer for a run, from its number (counted from 0) and the number of runs."""
+"""Gives an observer for the fit of the model with this number, and is told how many there are."""
 
 
 @dataclass(frozen=True)
 class PathSearch:
-    """A path to compute: a model for each κ, of which one is selected.
+    """What is asked of a path.
 
     Args:
-        config: the configuration of all runs, except for their κ.
-        selection: how a model is selected.
-        kappas: the values of κ in their order; None for 20 values from the smallest one at which
-            all weights are zero downwards.
+        config: What each model is trained by, but for its κ.
+        selection: Which of the models is taken.
+        kappas: The values of κ in their order. Without them the path begins where all penalised
+            weights are zero.
     """
 
     config: Config
@@ -54,7 +58,7 @@ class PathSearch:
 
     @property
     def identity(self) -> SearchIdentity:
-        """Everything that decides what the models are."""
+        """What must be the same for a path that was interrupted to go on in its folder."""
         return {
             "configuration": self.config.model_dump(),
             "selection": asdict(self.selection),
@@ -64,16 +68,24 @@ class PathSearch:
 
 @dataclass(frozen=True)
 class FollowedPath:
-    """A path that has been computed.
+    """A path that is complete.
 
-    ``points`` are in the order of the κ, ``chosen`` is the number of the one that was selected,
-    and ``penalty`` tells which weights are penalised.
+    Attributes:
+        folder: Where it is kept.
+        points: The measures of the model for each κ.
+        chosen: The number of the model that was taken.
+        penalty: The penalty, which says what weights are penalised.
     """
 
     folder: Path
     points: Sequence[Point]
     chosen: int
     penalty: Penalty
+
+    @property
+    def unfinished(self) -> list[int]:
+        """The numbers of the models that met no tolerance before their rounds ended."""
+        return [number for number, point in enumerate(self.points) if point.stopped == ALL_ROUNDS]
 
     def parameters(self, number: int) -> Parameters:
         """The model of the point with this number."""
@@ -92,22 +104,27 @@ class FollowedPath:
 def follow(search: PathSearch, folder: Path, watch: WatchRun) -> FollowedPath:
     """Train the models of a path that its folder does not have yet, and select one.
 
-    The model for one κ is the starting point for the next. The control variables of a method are
-    not carried over: they depend on the penalty, while every method may start at any point.
+    The model of one κ is the start for the next. Nothing else is carried over: the variables of a
+    method belong to its penalty and the steps it has made, but a start is right for every method.
+    The first model of an automatic path needs no training: at that κ it is the null model.
 
     Args:
-        search: the path.
-        folder: where its points, its table and the selected model are kept.
-        watch: gives an observer for each run.
+        search: What is asked.
+        folder: Where the path is kept; what is there already is not done again.
+        watch: Shows how a fit goes on.
 
     Raises:
-        FedcanonError: a setting is wrong, a run diverged, or the folder holds another search.
+        FedcanonError: The configuration cannot be run, a fit diverges, or no model can be taken.
     """
     require_kappa(search.config)
     check_names(search.config)
     problem, validation = _problems(search)
     configs = _configs(search, problem)
-    for config in configs:  # shows mistakes before anything is written
+    automatic = search.kappas is None
+    if automatic:
+        placed = make_penalty(configs[0].penalty, problem.layout)
+        problem = replace(problem, start=null_model(problem, placed))
+    for config in configs:  # refuses what cannot run before anything is kept
         federation = assemble(config, problem)
         federation.penalty.check_step(federation.algorithm.prox_step(config.rounds))
     points: list[Point] = []
@@ -115,8 +132,13 @@ def follow(search: PathSearch, folder: Path, watch: WatchRun) -> FollowedPath:
         for number, config in enumerate(configs):
             fitted = load_point(folder, number, problem.start.device)
             if fitted is None:
-                with watch(number, len(configs)) as observer:
-                    fitted = _fit(search.selection, config, problem, validation, observer)
+                federation = assemble(config, problem)
+                if automatic and number == 0:
+                    result = _untrained(config, federation)
+                else:
+                    with watch(number, len(configs)) as observer:
+                        result = _trained(config, federation, observer)
+                fitted = _judged(search.selection, config, federation, result, validation)
                 keep_point(folder, number, *fitted)
             point, parameters = fitted
             points.append(point)
@@ -154,36 +176,48 @@ def _configs(search: PathSearch, problem: Problem) -> list[Config]:
         changed(search.config, {"penalty.kappa": kappa})
         for kappa in search.kappas or automatic_kappas(problem, penalty_at)
     ]
-    algorithm = search.config.algorithm
-    if AUTO not in algorithm.values():
+    if AUTO not in search.config.algorithm.values():
         return configs
-    L = theory.smoothness(problem, generator(search.config.seed, Purpose.SMOOTHNESS))
-    steps = [fill_in(algorithm, L, penalty_at(c.penalty["kappa"]).rho) for c in configs]
-    return [changed(c, {"algorithm": own}) for c, own in zip(configs, steps, strict=True)]
+    L = estimated_smoothness(search.config, problem)
+    return [with_steps(config, problem, L) for config in configs]
 
 
-def _fit(
+def _trained(config: Config, federation: Federation, observer: Observer) -> Result:
+    try:
+        return fit_as(config, federation, observers=[observer])
+    except FedcanonError as error:
+        raise FedcanonError(f"kappa = {config.penalty['kappa']:.4g}: {error}") from None
+
+
+def _untrained(config: Config, federation: Federation) -> Result:
+    """The model that training starts from, measured."""
+    step = config.evaluate.step or stationarity_step(federation.penalty)
+    record = measure(federation.engine, federation.server, t=0, cost=federation.cost, step=step)
+    vector, buffers = federation.model, federation.engine.model_buffers
+    federation.close()
+    make_model = partial(federation.problem.clients[0].module, vector, buffers)
+    return Result(vector, buffers, [record], "the null model needs no training", make_model)
+
+
+def _judged(
     selection: Selection,
     config: Config,
-    problem: Problem,
+    federation: Federation,
+    result: Result,
     validation: Problem | None,
-    observer: Observer,
 ) -> tuple[Point, Parameters]:
-    kappa = config.penalty["kappa"]
-    federation = assemble(config, problem)
-    try:
-        result = fit_as(config, federation, observers=[observer])
-    except FedcanonError as error:
-        raise FedcanonError(f"kappa = {kappa:.4g}: {error}") from None
+    """The measures of a model and its criterion, and the model itself."""
     criterion = result.last.loss
     if validation is not None:
         validation.buffers.copy_(result.buffers)
         criterion = validation.value(result.vector)
     elif selection.kind == "bic":
-        problem.buffers.copy_(result.buffers)
-        criterion = bic(problem, result.vector)
+        federation.problem.buffers.copy_(result.buffers)
+        criterion = bic(federation.problem, result.vector)
     zeros, penalised = federation.penalty.zeros(result.vector)
-    point = Point(kappa, result.last, result.stopped, penalised - zeros, criterion)
+    point = Point(
+        config.penalty["kappa"], result.last, result.stopped, penalised - zeros, criterion
+    )
     return point, Parameters(result.vector, result.buffers)
 
 

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from fedcanon.report.plots import COLOURS
+from fedcanon.runs.plots import COLOURS
 from fedcanon.search.point import Point
 
 MOST_LINES = 100
@@ -29,11 +29,11 @@ def plot_path(
     """Draw losses, zeros and accuracy against κ, and mark the selected κ.
 
     Args:
-        points: the path.
-        chosen: the number of the selected point.
-        criterion: what the selection made small, in words.
-        title: the title of the picture.
-        coefficients: the penalised weights, a row for each κ; drawn only if given.
+        points: The path.
+        chosen: The number of the selected point.
+        criterion: What the selection made small, in words.
+        title: The title of the picture.
+        coefficients: The penalised weights, a row for each κ; drawn only if given.
     """
     curves = {"loss": [point.record.loss for point in points]}
     curves[criterion] = [point.criterion for point in points]

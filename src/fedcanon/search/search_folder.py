@@ -29,9 +29,9 @@ def default_path(kind: str, config: Config, identity: SearchIdentity) -> Path:
     """The folder of a search that names none: it has the same name for the same identity.
 
     Args:
-        kind: what is searched, "sweep" or "path".
-        config: the configuration that the search changes.
-        identity: everything that decides what the search finds.
+        kind: What is searched, "sweep" or "path".
+        config: The configuration that the search changes.
+        identity: Everything that decides what the search finds.
     """
     digest = blake2b(json.dumps(identity).encode(), digest_size=4).hexdigest()
     name = config.model.name.replace(":", "_")
@@ -43,7 +43,7 @@ def open_search(path: Path, identity: SearchIdentity) -> Iterator[None]:
     """Make or reopen the folder of a search, and keep other processes out while it is in use.
 
     Raises:
-        FedcanonError: the folder holds something else, is in use, or cannot be made.
+        FedcanonError: The folder holds something else, is in use, or cannot be made.
     """
     file = path / _FILE
     if not file.exists():

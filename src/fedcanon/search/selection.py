@@ -1,4 +1,4 @@
-"""How a model of a path is selected."""
+"""Which model of a path is taken."""
 
 from __future__ import annotations
 
@@ -18,18 +18,20 @@ from fedcanon.runs.config import parse_value
 from fedcanon.search.point import Point
 
 HELD_OUT = 0.2
-"""The share of the training samples on which models are validated."""
+"""The share of the training samples that validation keeps for itself."""
 
 Criterion = Literal["validation", "bic", "sparsity"]
 
 
 @dataclass(frozen=True)
 class Selection:
-    """How a model is selected.
+    """Which model of a path is taken: the one with the smallest criterion.
 
-    "validation" takes the model with the smallest loss on samples that were held out, "bic" the
-    one with the smallest BIC, and "sparsity" the one with the smallest training loss among those
-    whose fraction of zeros is at least ``target``.
+    Args:
+        kind: The criterion: "validation" is the loss on samples that are held out, "bic" the
+            Bayesian information criterion, "sparsity" the training loss of those models that have
+            enough zeros.
+        target: The smallest fraction of zeros that a model may have.
     """
 
     kind: Criterion = "validation"
@@ -37,15 +39,18 @@ class Selection:
 
     @property
     def label(self) -> str:
-        """What the selection makes small, in words."""
+        """The criterion in words."""
         names = {"validation": "validation loss", "bic": "BIC", "sparsity": "loss"}
         return names[self.kind]
 
     def best(self, points: Sequence[Point]) -> int:
-        """The number of the model that is selected.
+        """The number of the model that is taken.
+
+        Args:
+            points: The models of the path.
 
         Raises:
-            FedcanonError: no model has enough zeros.
+            FedcanonError: No model has enough zeros.
         """
         allowed = [k for k, point in enumerate(points) if point.record.sparsity >= self.target]
         if not allowed:
@@ -60,8 +65,11 @@ class Selection:
 def parse_selection(text: str) -> Selection:
     """Read ``validation``, ``bic`` or ``sparsity:0.9``.
 
+    Args:
+        text: What was given as ``--select``; the number is a fraction of zeros.
+
     Raises:
-        FedcanonError: the text is none of these.
+        FedcanonError: It is anything else.
     """
     name, _, rest = text.partition(":")
     target = parse_value(rest)
@@ -77,7 +85,12 @@ def parse_selection(text: str) -> Selection:
 
 
 def hold_out(dataset: Dataset, seed: int) -> tuple[Dataset, Split]:
-    """Split off a random fifth of the training samples: the smaller dataset, and the fifth."""
+    """The dataset without a fifth of its training samples, and the samples that were left out.
+
+    Args:
+        dataset: What is split; its test samples stay as they are.
+        seed: It decides which samples are left out.
+    """
     from sklearn.model_selection import train_test_split  # takes a second to import
 
     rows = np.arange(len(dataset.train))
@@ -87,7 +100,12 @@ def hold_out(dataset: Dataset, seed: int) -> tuple[Dataset, Split]:
 
 
 def bic(problem: Problem, z: Tensor) -> float:
-    """BIC = 2·(sum of the losses of m samples) + d·log m, where d entries of z are not 0."""
+    """2·(sum of all losses) + d·log m over all m samples, with d the number of non-zeros.
+
+    Args:
+        problem: The clients with their samples.
+        z: The model as a flat vector, of which biases count as well.
+    """
     losses = problem.losses(z)
     samples = [client.samples for client in problem.clients]
     total = sum(count * loss for count, loss in zip(samples, losses, strict=True))

@@ -50,8 +50,8 @@ class Space:
     """The settings that a sweep varies.
 
     Args:
-        axes: for every key, such as "algorithm.beta", the values that it takes.
-        seeds: the seeds with which every combination is run; if empty, the configuration's own.
+        axes: For every key, such as "algorithm.beta", the values that it takes.
+        seeds: The seeds with which every combination is run; if empty, the configuration's own.
     """
 
     axes: Mapping[str, Choices | Range]
@@ -81,7 +81,7 @@ def parse_space(options: Sequence[str]) -> Space:
     The key ``seed`` gives the seeds with which every combination is run.
 
     Raises:
-        FedcanonError: an option has another form, or a key or value is given twice.
+        FedcanonError: An option has another form, or a key or value is given twice.
     """
     axes: dict[str, Choices | Range] = {}
     for over in options:

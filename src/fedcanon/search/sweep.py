@@ -12,13 +12,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from fedcanon.errors import FedcanonError
+from fedcanon.errors import FedcanonError, RunStoppedError
 from fedcanon.files import write_whole
 from fedcanon.runs.build import build, check_names
 from fedcanon.runs.config import Config, load_config, unknown_name
 from fedcanon.runs.folder import RunFolder
 from fedcanon.runs.measures import measure
-from fedcanon.runs.training import RunStoppedError
 from fedcanon.search.goal import Goal
 from fedcanon.search.search_folder import SearchIdentity, open_search
 from fedcanon.search.space import SEED, Sampler, Space
@@ -33,15 +32,15 @@ class Sweep:
     A trial is one combination of settings: it is run once with every seed.
 
     Args:
-        file: the configuration; None for the default run.
-        settings: changes to it that are the same in all trials, as ``key=value``.
-        space: the settings that are varied.
-        goal: what makes a trial better than another.
-        sampler: how combinations are chosen.
-        trials: how many combinations are tried; None for a grid, which tries all.
+        file: The configuration; None for the default run.
+        settings: Changes to it that are the same in all trials, as ``key=value``.
+        space: The settings that are varied.
+        goal: What makes a trial better than another.
+        sampler: How combinations are chosen.
+        trials: How many combinations are tried; None for a grid, which tries all.
 
     Raises:
-        FedcanonError: a grid has a range or a number of trials.
+        FedcanonError: A grid has a range or a number of trials.
     """
 
     file: Path | None
@@ -126,16 +125,16 @@ def run_sweep(sweep: Sweep, folder: Path, workers: int, watch: WatchSweep) -> li
     A run that was interrupted goes on from its checkpoint. A trial fails if one of its runs does.
 
     Args:
-        sweep: the sweep.
-        folder: where its runs and its table are kept.
-        workers: how many runs go on at the same time, each in a process of its own.
-        watch: is told of the progress.
+        sweep: The sweep.
+        folder: Where its runs and its table are kept.
+        workers: How many runs go on at the same time, each in a process of its own.
+        watch: Is told of the progress.
 
     Returns:
         All trials, by their number.
 
     Raises:
-        FedcanonError: a setting is wrong, the sweep was stopped, or the folder holds another one.
+        FedcanonError: A setting is wrong, the sweep was stopped, or the folder holds another one.
     """
     if not (folder / DATABASE).exists():
         sweep.check()

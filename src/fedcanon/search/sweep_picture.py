@@ -9,8 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 
-from fedcanon.report.plots import COLOURS, PANELS
 from fedcanon.runs.config import parse_value
+from fedcanon.runs.plots import COLOURS, PANELS
 from fedcanon.search.space import Choices, Range
 from fedcanon.search.sweep import Sweep
 from fedcanon.search.trials import Trial, TrialStatus
@@ -23,10 +23,10 @@ def plot_sweep(sweep: Sweep, trials: Sequence[Trial], best: Trial, title: str) -
     """Draw a panel for each setting that is varied.
 
     Args:
-        sweep: the sweep.
-        trials: all its trials; failed ones are marked at the bottom of a panel.
-        best: the best of them, which is marked.
-        title: the title of the picture.
+        sweep: The sweep.
+        trials: All its trials; failed ones are marked at the bottom of a panel.
+        best: The best of them, which is marked.
+        title: The title of the picture.
     """
     axes_of = dict(sweep.space.axes) or {"": Choices(("",))}
     columns = min(_COLUMNS, len(axes_of))

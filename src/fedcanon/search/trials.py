@@ -73,11 +73,11 @@ class Trials:
     with all its settings or not at all.
 
     Args:
-        path: the file of the database.
-        space: the settings that are varied.
-        goal: what makes a trial better than another.
-        sampler: how combinations are chosen.
-        seed: the seed of the sampler.
+        path: The file of the database.
+        space: The settings that are varied.
+        goal: What makes a trial better than another.
+        sampler: How combinations are chosen.
+        seed: The seed of the sampler.
     """
 
     def __init__(

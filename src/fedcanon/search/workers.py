@@ -57,12 +57,12 @@ def run_once(path: Path, config: Config, goal: Goal) -> float:
     """Do one run of a sweep, or finish it if it was interrupted, and give the value it reached.
 
     Args:
-        path: the folder of the run.
-        config: its configuration.
-        goal: the measure to return.
+        path: The folder of the run.
+        config: Its configuration.
+        goal: The measure to return.
 
     Raises:
-        FedcanonError: the run failed, or does not have the measure.
+        FedcanonError: The run failed, or does not have the measure.
     """
     run = RunFolder(path)
     if run.result is None:

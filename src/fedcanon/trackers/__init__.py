@@ -37,11 +37,11 @@ def tracking(names: Iterable[str], folder: str | Path) -> Iterator[list[Tracker]
             train(folder="runs/first", observers=trackers)
 
     Args:
-        names: names of trackers, such as "mlflow".
-        folder: the folder of the run.
+        names: Names of trackers, such as "mlflow".
+        folder: The folder of the run.
 
     Raises:
-        FedcanonError: a tracker does not exist, or its package is not installed.
+        FedcanonError: A tracker does not exist, or its package is not installed.
     """
     names = list(dict.fromkeys(names))
     check_trackers(names)

@@ -33,10 +33,10 @@ class Tracker(Observer, ABC):
     not tracked before or a server was down.
 
     Args:
-        folder: the folder of the run.
+        folder: The folder of the run.
 
     Raises:
-        FedcanonError: the package of the tool is not installed.
+        FedcanonError: The package of the tool is not installed.
     """
 
     name: ClassVar[str]
@@ -54,7 +54,7 @@ class Tracker(Observer, ABC):
         """Import the module of the tool.
 
         Raises:
-            FedcanonError: it is not installed.
+            FedcanonError: It is not installed.
         """
         try:
             return import_module(cls.module)
@@ -68,7 +68,7 @@ class Tracker(Observer, ABC):
         """Start the tool's run, or reopen it.
 
         Args:
-            settings: the configuration of the run, with dotted keys.
+            settings: The configuration of the run, with dotted keys.
 
         Returns:
             The last round that the tool has; −1 if it has none.

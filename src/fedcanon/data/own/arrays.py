@@ -24,12 +24,24 @@ def from_arrays(
     seed: int = 0,
     name: str = "arrays",
 ) -> Dataset:
-    """Pairs of inputs and labels: tensors, NumPy arrays or SciPy sparse matrices.
+    """Your own arrays: pairs of inputs and labels.
 
-    Inputs are (N, d) features or (N, channels, height, width) images and are taken as they are:
-    scale them first. Labels are of any hashable kind; sorted, they become 0 … classes − 1.
-    ``users`` says whom each training sample comes from. Without ``test``, the share ``holdout`` of
-    the training data is held out, class by class where every class has enough samples.
+    Inputs are tensors, NumPy arrays or SciPy sparse matrices: (N, d) features or (N, channels,
+    height, width) images. They are taken as they are, so scale them first. Labels are of any
+    hashable kind; sorted, they become the classes 0, 1, ….
+
+    Args:
+        train: Inputs and labels of the training data.
+        test: Inputs and labels of the test data. Without them a share of the training data is held
+            out, class by class where every class has enough samples.
+        users: Whom each training sample comes from.
+        holdout: The share of the training data to hold out, between 0 and 1.
+        seed: What the choice of these samples is drawn from.
+        name: What the dataset is called in results.
+
+    Raises:
+        FedcanonError: Inputs are not finite numbers, or inputs, labels and users do not fit
+            together.
     """
     return build(
         name,
@@ -49,7 +61,15 @@ def _listed(values: Any) -> Any:
 
 
 def numbers(inputs: Any, part: str) -> Inputs:
-    """The inputs in float32, dense or CSR, after the checks."""
+    """The inputs in float32, dense or CSR.
+
+    Args:
+        inputs: A tensor, an array, a sparse matrix, or what NumPy can make an array of.
+        part: "training" or "test", for messages.
+
+    Raises:
+        FedcanonError: They are not numbers, not finite, or neither features nor images.
+    """
     if hasattr(inputs, "tocsr"):
         matrix = sparse.csr_array(inputs.tocsr().astype(np.float32))
         entries = matrix.tocoo()

@@ -23,18 +23,28 @@ Picture = tuple[str, Path | bytes]
 def from_images(folder: str | Path) -> Dataset:
     """Your own images: a folder with one folder for each class.
 
-    The images must be of one size and are scaled to [0, 1]. If the folder has a folder ``train``,
-    the classes are in there, and those of ``test``, if there is one, are the test data;
-    otherwise a fifth of the images is held out. Images have one channel if all of them are
-    grey, and otherwise three.
+    The images must be of one size and are scaled to [0, 1]. They have one channel if all of them
+    are grey, and otherwise three.
+
+    Args:
+        folder: A folder with one folder for each class; or one with a folder ``train`` that has
+            these, and maybe a folder ``test`` with the test data. Without test data, a fifth of
+            the images is held out.
+
+    Raises:
+        FedcanonError: There are no images, one cannot be read, or their sizes differ.
     """
     folder = Path(folder)
     if not folder.is_dir():
         raise FedcanonError(f"there is no folder {folder}: give one that holds folders of images.")
-    if not (folder / "train").is_dir():
-        return build(folder.name, _pictures("training", folder), None, prepare=read_images)
-    test = _pictures("test", folder / "test") if (folder / "test").is_dir() else None
-    return build(folder.name, _pictures("training", folder / "train"), test, prepare=read_images)
+    train, test = folder / "train", folder / "test"
+    is_split = train.is_dir()
+    return build(
+        folder.name,
+        _pictures("training", train if is_split else folder),
+        _pictures("test", test) if is_split and test.is_dir() else None,
+        prepare=read_images,
+    )
 
 
 def _pictures(part: str, folder: Path) -> Samples:

@@ -16,7 +16,10 @@ from fedcanon.errors import FedcanonError
 
 @dataclass(frozen=True)
 class Samples:
-    """Inputs in any form that can be split by rows, with a label and maybe a user for each."""
+    """Inputs in any form that can be split by rows, with a label and maybe a user for each.
+
+    ``part`` is "training" or "test", for messages.
+    """
 
     part: str
     inputs: Any
@@ -45,10 +48,17 @@ def build(
     holdout: float = 0.2,
     seed: int = 0,
 ) -> Dataset:
-    """Number labels and users, hold test data out where there are none, and prepare the inputs.
+    """A dataset of samples: number labels and users, and hold test data out where there are none.
 
-    ``prepare`` sees the training and the test inputs after that, so that what it learns comes from
-    training data alone. Labels that are numbered already come with their number of ``classes``.
+    Args:
+        name: What the dataset is called in results.
+        train: The training data.
+        test: The test data, or None to hold some of the training data out.
+        prepare: Makes tensors or matrices of the training and the test inputs. What it learns, such
+            as a mean, must come from the training inputs, which no longer have those held out.
+        classes: The number of classes, if the labels are already their numbers.
+        holdout: The share to hold out.
+        seed: What the choice of the samples held out is drawn from.
     """
     labels = (
         _numbering(train.labels, "label") if classes is None else {k: k for k in range(classes)}
@@ -101,19 +111,10 @@ def _hold_out(samples: Samples, share: float, seed: int) -> tuple[Samples, Sampl
     numbers = _numbering(samples.labels, "label")
     from sklearn.model_selection import train_test_split  # takes more than a second to import
 
-    parts = train_test_split(
-        samples.inputs,
-        samples.labels,
-        samples.users or samples.labels,
-        test_size=held_out,
-        random_state=seed,
-        stratify=[numbers[k] for k in samples.labels] if by_class else None,
-    )
-    train, test = (
-        Samples(samples.part, inputs, labels, users if samples.users else None)
-        for inputs, labels, users in (parts[::2], parts[1::2])
-    )
-    return train, test
+    columns = [samples.inputs, samples.labels, *([samples.users] if samples.users else [])]
+    strata = [numbers[k] for k in samples.labels] if by_class else None
+    parts = train_test_split(*columns, test_size=held_out, random_state=seed, stratify=strata)
+    return Samples(samples.part, *parts[::2]), Samples(samples.part, *parts[1::2])
 
 
 def _numbering(values: list[Any], what: str) -> dict[Any, int]:

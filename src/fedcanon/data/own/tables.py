@@ -16,10 +16,18 @@ def from_table(
 ) -> Dataset:
     """Your own table: a CSV or Parquet file with one row for each sample.
 
-    ``label`` names the column of classes. Numeric columns are standardised with the mean and
-    deviation of the training data; columns of strings or categories become one 0/1 column for
-    each value. ``client`` names a column that says whom a row comes from. Without a ``test``
-    file, a fifth of the rows is held out.
+    Columns of numbers are standardised with the mean and deviation of the training data. A column
+    of strings or categories becomes one column of zeros and ones for each value.
+
+    Args:
+        path: The table of the training data.
+        label: The column of classes.
+        client: The column that says whom a row comes from.
+        test: A table of test data. Without it, a fifth of the rows is held out.
+
+    Raises:
+        FedcanonError: A table cannot be read, lacks a column or values, or has a column that is
+            neither numbers nor categories.
     """
     return build(
         Path(path).name.partition(".")[0],
@@ -43,9 +51,10 @@ def _read_table(path: Path) -> Any:
 
 
 def table_samples(part: str, table: Any, label: str, client: str | None) -> Samples:
-    """Split a pandas table into features, labels and users."""
-    for column in (label, client):
-        if column is not None and column not in table.columns:
+    """Split a pandas table into features, labels and users; ``part`` names it in messages."""
+    named = [column for column in (label, client) if column is not None]
+    for column in named:
+        if column not in table.columns:
             raise FedcanonError(
                 f"the {part} table has no column '{column}': use one of "
                 f"{', '.join(map(str, table.columns))}."
@@ -58,8 +67,7 @@ def table_samples(part: str, table: Any, label: str, client: str | None) -> Samp
                 f"first in row {missing.argmax()}: fill them in or leave the rows out."
             )
     users = None if client is None else table[client].tolist()
-    features = table.drop(columns=[column for column in (label, client) if column is not None])
-    return Samples(part, features, table[label].tolist(), users)
+    return Samples(part, table.drop(columns=named), table[label].tolist(), users)
 
 
 def encode_tables(train: Any, test: Any) -> tuple[Inputs, Inputs]:

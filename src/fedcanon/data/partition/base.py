@@ -11,6 +11,7 @@ from typing import Self
 
 import numpy as np
 import torch
+from numpy.random import Generator
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -33,18 +34,25 @@ class Partition(ABC):
     """
 
     @abstractmethod
-    def deal(
-        self, labels: Numbers, users: Numbers | None, clients: int, rng: np.random.Generator
-    ) -> Parts:
-        """The samples of every client, from the label and the user of each sample.
+    def deal(self, labels: Numbers, users: Numbers | None, clients: int, rng: Generator) -> Parts:
+        """The samples of every client: an array of indices for each.
 
-        There are at least ``clients × MINIMUM`` samples, and every client gets ``MINIMUM``.
+        Args:
+            labels: The class of each sample.
+            users: The user whom each sample comes from, where the dataset knows it.
+            clients: How many clients there are. ``labels`` has at least ``MINIMUM`` samples for
+                each of them, and each must be given that many.
+            rng: The generator to draw from.
         """
 
     def parts(
-        self, labels: Tensor, clients: int, rng: np.random.Generator, users: Tensor | None = None
+        self, labels: Tensor, clients: int, rng: Generator, users: Tensor | None = None
     ) -> list[Tensor]:
-        """``deal`` for tensors, once there are samples enough."""
+        """What ``deal`` gives, for tensors.
+
+        Raises:
+            FedcanonError: There are fewer than ``MINIMUM`` samples for each client.
+        """
         if len(labels) < clients * MINIMUM:
             raise FedcanonError(
                 f"{len(labels)} samples are too few for {clients} clients "
@@ -53,16 +61,23 @@ class Partition(ABC):
         by_user = None if users is None else users.numpy()
         return [torch.from_numpy(part) for part in self.deal(labels.numpy(), by_user, clients, rng)]
 
-    def distort(self, train: Split, parts: list[Tensor], rng: np.random.Generator) -> Split:
+    def distort(self, train: Split, parts: list[Tensor], rng: Generator) -> Split:
         """The training data as the clients see them: unchanged, unless features are skewed.
 
-        ``parts`` are those of this partition; ``rng`` is the generator that drew them.
+        Args:
+            train: The training data of all clients.
+            parts: The samples of each client, as this partition dealt them.
+            rng: The generator that drew them.
         """
         return train
 
     @classmethod
     def parse(cls, name: str, argument: str) -> Self:
-        """The partition described as ``name:argument``."""
+        """The partition that is described as ``name:argument``.
+
+        Raises:
+            FedcanonError: The argument is not what the partition's field needs.
+        """
         make: Callable[..., Self] = cls
         fields = dataclasses.fields(cls)  # type: ignore[arg-type]
         if not fields:
@@ -79,24 +94,27 @@ class Partition(ABC):
             ) from None
 
 
-def require_positive(partition: Partition, field: str) -> None:
-    """Refuse a parameter that is not finite and above 0."""
-    number = getattr(partition, field)
-    if not (math.isfinite(number) and number > 0):
-        name = type(partition).__name__.lower()
-        raise FedcanonError(f"the partition '{name}' needs a finite {field} above 0, not {number}.")
+class Graded(Partition):
+    """A partition whose one field says how far clients differ, and is finite and above 0."""
+
+    def __post_init__(self) -> None:
+        for field, number in vars(self).items():
+            if not (math.isfinite(number) and number > 0):
+                raise FedcanonError(
+                    f"the partition '{type(self).__name__.lower()}' needs a finite {field} "
+                    f"above 0, not {number}."
+                )
 
 
-def proportions(rng: np.random.Generator, clients: int, eta: float) -> NDArray[np.float64]:
-    """One draw from Dir(η, …, η): the clients' shares of something, which sum to 1."""
+def spread(total: int, clients: int, eta: float, rng: Generator) -> Numbers:
+    """The owner of each of ``total`` things, in a row that is cut into a piece for each client.
+
+    The lengths of the pieces are, to within rounding, in proportions drawn from Dir(η, …, η).
+    """
     # Above 10¹² all shares are equal, and NumPy's sum of gamma variates would overflow in the end.
-    return rng.dirichlet(np.full(clients, min(eta, 1e12)))
-
-
-def cut(total: int, shares: NDArray[np.float64]) -> Numbers:
-    """``total`` as a sum of whole numbers in these proportions, to within rounding."""
+    shares = rng.dirichlet(np.full(clients, min(eta, 1e12)))
     ends = (np.cumsum(shares)[:-1] * total).round().astype(np.int64)
-    return np.diff(ends, prepend=0, append=total)
+    return np.repeat(np.arange(clients), np.diff(ends, prepend=0, append=total))
 
 
 def collect(samples: NDArray[np.int64], owners: Numbers, clients: int) -> Parts:

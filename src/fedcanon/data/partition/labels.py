@@ -5,17 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.random import Generator
 
-from fedcanon.data.partition.base import (
-    Numbers,
-    Partition,
-    Parts,
-    collect,
-    cut,
-    proportions,
-    require_positive,
-    top_up,
-)
+from fedcanon.data.partition.base import Graded, Numbers, Partition, Parts, collect, spread, top_up
 from fedcanon.errors import FedcanonError
 
 
@@ -23,68 +15,63 @@ from fedcanon.errors import FedcanonError
 class Iid(Partition):
     """Random parts of equal size."""
 
-    def deal(
-        self, labels: Numbers, users: Numbers | None, clients: int, rng: np.random.Generator
-    ) -> Parts:
+    def deal(self, labels: Numbers, users: Numbers | None, clients: int, rng: Generator) -> Parts:
         return np.array_split(rng.permutation(len(labels)), clients)
 
 
 @dataclass(frozen=True)
-class Dirichlet(Partition):
+class Dirichlet(Graded):
     """Label skew: every class is dealt out in proportions drawn from Dir(η).
 
-    Small η gives each client few classes, large η tends to i.i.d. Clients left with fewer than
-    ``MINIMUM`` samples receive some from the largest client.
+    Clients left with fewer than ``MINIMUM`` samples receive some from the largest client.
+
+    Args:
+        eta: The concentration η > 0. A small one gives each client few classes; with a large one
+            all clients have nearly the same mix of classes.
     """
 
     eta: float
 
-    def __post_init__(self) -> None:
-        require_positive(self, "eta")
-
-    def deal(
-        self, labels: Numbers, users: Numbers | None, clients: int, rng: np.random.Generator
-    ) -> Parts:
+    def deal(self, labels: Numbers, users: Numbers | None, clients: int, rng: Generator) -> Parts:
         samples, owners = [], []
         for label in np.unique(labels):
             samples.append(rng.permutation(np.flatnonzero(labels == label)))
-            sizes = cut(len(samples[-1]), proportions(rng, clients, self.eta))
-            owners.append(np.repeat(np.arange(clients), sizes))
+            owners.append(spread(len(samples[-1]), clients, self.eta, rng))
         parts = collect(np.concatenate(samples), np.concatenate(owners), clients)
         return top_up([rng.permutation(part) for part in parts])
 
 
 @dataclass(frozen=True)
-class Quantity(Partition):
-    """Quantity skew: sizes drawn from Dir(η), the labels of every client i.i.d."""
+class Quantity(Graded):
+    """Quantity skew: sizes drawn from Dir(η), the labels of every client i.i.d.
+
+    Clients left with fewer than ``MINIMUM`` samples receive some from the largest client.
+
+    Args:
+        eta: The concentration η > 0. A small one leaves most samples to a few clients; with a large
+            one all clients are nearly of the same size.
+    """
 
     eta: float
 
-    def __post_init__(self) -> None:
-        require_positive(self, "eta")
-
-    def deal(
-        self, labels: Numbers, users: Numbers | None, clients: int, rng: np.random.Generator
-    ) -> Parts:
-        sizes = cut(len(labels), proportions(rng, clients, self.eta))
-        return top_up(np.split(rng.permutation(len(labels)), np.cumsum(sizes)[:-1]))
+    def deal(self, labels: Numbers, users: Numbers | None, clients: int, rng: Generator) -> Parts:
+        owners = spread(len(labels), clients, self.eta, rng)
+        return top_up(collect(rng.permutation(len(labels)), owners, clients))
 
 
 @dataclass(frozen=True)
-class Shards(Partition):
+class Shards(Graded):
     """Label skew: samples sorted by label are cut into equal shards, of which a client gets s.
 
     A shard no longer than the smallest class has one or two labels, so a client has at most 2s.
+
+    Args:
+        s: How many shards each client gets.
     """
 
     s: int
 
-    def __post_init__(self) -> None:
-        require_positive(self, "s")
-
-    def deal(
-        self, labels: Numbers, users: Numbers | None, clients: int, rng: np.random.Generator
-    ) -> Parts:
+    def deal(self, labels: Numbers, users: Numbers | None, clients: int, rng: Generator) -> Parts:
         shards = self.s * clients
         if len(labels) < shards:
             raise FedcanonError(

@@ -9,22 +9,22 @@ import torch
 from torch import Tensor
 
 from fedcanon.data.dataset import Split
-from fedcanon.data.partition.base import require_positive
+from fedcanon.data.partition.base import Graded
 from fedcanon.data.partition.labels import Iid
 from fedcanon.errors import FedcanonError
 
 
 @dataclass(frozen=True)
-class Noise(Iid):
+class Noise(Graded, Iid):
     """Feature skew: i.i.d. parts, and noise of standard deviation σ·i/N on client i = 1 … N.
 
     The noise is Gaussian, drawn once and added to the training inputs; test data stay as they are.
+
+    Args:
+        sigma: The standard deviation σ > 0 of the noise on the last client.
     """
 
     sigma: float
-
-    def __post_init__(self) -> None:
-        require_positive(self, "sigma")
 
     def distort(self, train: Split, parts: list[Tensor], rng: np.random.Generator) -> Split:
         if not (isinstance(train.inputs, Tensor) and train.inputs.is_floating_point()):

@@ -12,7 +12,13 @@ Counts = NDArray[np.int64]
 
 
 def label_counts(labels: Tensor, parts: Sequence[Tensor], classes: int) -> Counts:
-    """How many samples of every class (columns) every client (rows) has."""
+    """How many samples of each class (columns) each client (rows) has.
+
+    Args:
+        labels: The class of each sample, one of 0 … ``classes`` − 1.
+        parts: The indices of each client's samples.
+        classes: How many classes there are.
+    """
     owners = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
     held = labels.numpy()[np.concatenate([part.numpy() for part in parts])]
     cells = np.bincount(owners * classes + held, minlength=len(parts) * classes)
@@ -20,9 +26,14 @@ def label_counts(labels: Tensor, parts: Sequence[Tensor], classes: int) -> Count
 
 
 def label_skew(counts: Counts) -> float:
-    """Mean total-variation distance of the clients' label distributions from the pooled one.
+    """How far a client's labels are, on average, from the labels of all clients together.
 
-    0 if all clients have the same labels in the same proportions; below 1 always.
+    This is the mean over clients i of the total-variation distance ½ Σ_y |p_i(y) − p(y)|, where
+    p_i(y) and p(y) are the shares of class y among the samples of client i and of all clients. It
+    is 0 if all clients have the same labels in the same proportions, and always below 1.
+
+    Args:
+        counts: A row for each client and a column for each class, as ``label_counts`` gives them.
     """
     shares = counts / counts.sum(1, keepdims=True)
     pooled = counts.sum(0) / counts.sum()
@@ -30,6 +41,10 @@ def label_skew(counts: Counts) -> float:
 
 
 def size_skew(counts: Counts) -> float:
-    """Coefficient of variation of the clients' sizes: standard deviation over mean."""
+    """How different the clients' sizes are: their standard deviation over their mean.
+
+    Args:
+        counts: A row for each client and a column for each class, as ``label_counts`` gives them.
+    """
     sizes = counts.sum(1)
     return float(sizes.std() / sizes.mean())

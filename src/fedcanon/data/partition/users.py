@@ -5,27 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.random import Generator
 
-from fedcanon.data.partition.base import (
-    MINIMUM,
-    Numbers,
-    Partition,
-    Parts,
-    collect,
-    cut,
-    proportions,
-    require_positive,
-)
+from fedcanon.data.partition.base import MINIMUM, Graded, Numbers, Partition, Parts, collect, spread
 from fedcanon.errors import FedcanonError
 
 
 @dataclass(frozen=True)
 class Users(Partition):
-    """Natural: one client for each user."""
+    """Natural: one client for each user of the dataset, in the order of their numbers."""
 
-    def deal(
-        self, labels: Numbers, users: Numbers | None, clients: int, rng: np.random.Generator
-    ) -> Parts:
+    def deal(self, labels: Numbers, users: Numbers | None, clients: int, rng: Generator) -> Parts:
         owners, counts = _by_user(users)
         if clients != len(counts):
             raise FedcanonError(
@@ -41,21 +31,20 @@ class Users(Partition):
 
 
 @dataclass(frozen=True)
-class Writers(Partition):
+class Writers(Graded):
     """Skew over users: whole users are dealt out in proportions drawn from Dir(η).
 
     Every client first gets one user with at least ``MINIMUM`` samples. The remaining users go to
     the clients in numbers proportional to one draw from Dir(η).
+
+    Args:
+        eta: The concentration η > 0. A small one leaves most users to a few clients; with a large
+            one all clients have nearly as many users.
     """
 
     eta: float
 
-    def __post_init__(self) -> None:
-        require_positive(self, "eta")
-
-    def deal(
-        self, labels: Numbers, users: Numbers | None, clients: int, rng: np.random.Generator
-    ) -> Parts:
+    def deal(self, labels: Numbers, users: Numbers | None, clients: int, rng: Generator) -> Parts:
         numbers, counts = _by_user(users)
         large = rng.permutation(np.flatnonzero(counts >= MINIMUM))
         if len(large) < clients:
@@ -64,10 +53,9 @@ class Writers(Partition):
                 f"{clients} clients that keep users whole: take fewer clients."
             )
         rest = rng.permutation(np.setdiff1d(np.arange(len(counts)), large[:clients]))
-        sizes = cut(len(rest), proportions(rng, clients, self.eta))
         owners = np.empty(len(counts), dtype=np.int64)
         owners[large[:clients]] = np.arange(clients)
-        owners[rest] = np.repeat(np.arange(clients), sizes)
+        owners[rest] = spread(len(rest), clients, self.eta, rng)
         parts = collect(np.arange(len(numbers)), owners[numbers], clients)
         return [rng.permutation(part) for part in parts]
 

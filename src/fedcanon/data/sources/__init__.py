@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-
 from fedcanon.data.cache import cached
 from fedcanon.data.dataset import Dataset
 from fedcanon.data.sources.a9a import A9A
@@ -26,22 +23,27 @@ SOURCES: dict[str, Source] = {
 def load_files(name: str) -> Dataset:
     """A dataset from the files in ``data_folder()/NAME``, decoded once and then cached.
 
-    Raises ``AbsentError`` where files are missing.
+    Args:
+        name: A name of ``SOURCES``.
+
+    Raises:
+        AbsentError: Files are missing.
+        FedcanonError: A file is damaged or cannot be read.
     """
-    source = SOURCES[name]
-    folder = data_folder() / name
+    source, folder = SOURCES[name], data_folder() / name
     files = source.files(folder)
-    return cached(name, source.version, folder, files, lambda: _decode(source, folder, files))
 
+    def decode() -> Dataset:
+        dataset = source.decode(folder, files)
+        sizes = len(dataset.train), len(dataset.test)
+        if not all(sizes):
+            raise FedcanonError(
+                f"{folder} has {sizes[0]} training and {sizes[1]} test samples, and both are "
+                f"needed: put {source.download} there."
+            )
+        return dataset
 
-def _decode(source: Source, folder: Path, files: Sequence[Path]) -> Dataset:
-    dataset = source.decode(folder, files)
-    if not (len(dataset.train) and len(dataset.test)):
-        raise FedcanonError(
-            f"{folder} has {len(dataset.train)} training and {len(dataset.test)} test samples, and "
-            f"both are needed: put {source.download} there."
-        )
-    return dataset
+    return cached(name, source.version, folder, files, decode)
 
 
 __all__ = ["SOURCES", "load_files"]

@@ -22,14 +22,13 @@ OFFICIAL = {
     32_561: "7c921cdd25d892a072b7027f8ff5b2808b64da977b132b8621af36da02695384",
     16_281: "ac25a5531cf01a59a330464f98fd8a641ef1b5ae75d40952ccde3f9f75e5dd70",
 }
-"""SHA-256 of labels and CSR arrays, by the number of samples."""
+"""SHA-256 of labels and CSR arrays, by the number of training and of test samples."""
 
 
 def decode(folder: Path, files: Sequence[Path]) -> Dataset:
-    """Training and test data, in this order."""
-    train, test = (_read(path) for path in files)
-    note = subset_note(train, test, (32_561, 16_281))
-    return Dataset("a9a", train, test, 2, note)
+    """The dataset of a file of training data and one of test data."""
+    train, test = map(_read, files)
+    return Dataset("a9a", train, test, 2, subset_note(train, test, (32_561, 16_281)))
 
 
 def _read(path: Path) -> Split:

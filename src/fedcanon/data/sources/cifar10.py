@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 import numpy as np
@@ -37,12 +38,10 @@ OFFICIAL = {
 
 
 def files(folder: Path) -> list[Path]:
-    """Six binary batches, six pickled ones, or an archive of either."""
+    """The files of a folder: six binary batches, six pickled ones, or an archive of either."""
     for suffix in (".bin", ""):
-        try:
+        with suppress(AbsentError):
             return find(folder, [name + suffix for name in OFFICIAL])
-        except AbsentError:
-            continue
     archives = [path for path in under(folder) if is_archive(path)]
     if not archives:
         raise AbsentError("data_batch_1.bin … or cifar-10-binary.tar.gz")
@@ -50,7 +49,7 @@ def files(folder: Path) -> list[Path]:
 
 
 def decode(folder: Path, files: Sequence[Path]) -> Dataset:
-    """The batches in their official order."""
+    """The dataset of these files, its batches in their official order."""
     with ThreadPoolExecutor() as pool:
         found = pool.map(lambda path: _batches(folder, path), files)
         batches = {name: records for part in found for name, records in part.items()}
@@ -70,7 +69,7 @@ def decode(folder: Path, files: Sequence[Path]) -> Dataset:
 
 
 def _batches(folder: Path, path: Path) -> dict[str, Pixels]:
-    """Batches by name; other members of an archive are passed over."""
+    """The batches of a file by name; other members of an archive are passed over."""
     return {
         name: _records(name, entry)
         for entry in entries(folder, path)

@@ -6,31 +6,18 @@ The folder valid is not used. Pictures in folders ``CLASS`` without a split are 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-import torch
-
 from fedcanon.data.dataset import Dataset, Split
 from fedcanon.data.sources.checks import subset_note
 from fedcanon.data.sources.files import Entry, find_matching, matching
-from fedcanon.data.sources.images import decode_pictures, normalise
+from fedcanon.data.sources.images import split_of_pictures
 from fedcanon.data.sources.source import Source
 
-CLASSES = (
-    "airplane",
-    "automobile",
-    "bird",
-    "cat",
-    "deer",
-    "dog",
-    "frog",
-    "horse",
-    "ship",
-    "truck",
-)
-SIDE = 32
+CLASSES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
 OFFICIAL = (90_000, 90_000)
 
 MEAN = (0.47889522, 0.47227842, 0.43047404)
@@ -42,36 +29,25 @@ PICTURE = re.compile(
 
 
 def decode(folder: Path, files: Sequence[Path]) -> Dataset:
-    """Pictures by class and, inside a class, by name."""
-    by_class: dict[str | None, list[list[Entry]]] = {}
+    """The dataset of these files, ordered by class and, inside a class, by path."""
+    pictures = defaultdict[tuple[str | None, str], list[Entry]](list)
     for match, entry in matching(folder, files, PICTURE):
-        split, label = match.groups()
-        by_class.setdefault(split, [[] for _ in CLASSES])[CLASSES.index(label)].append(entry)
-    if by_class.keys() == {None}:
-        train = _split([_without_fifths(entries) for entries in by_class[None]])
-        test = _split([_fifths(entries) for entries in by_class[None]])
+        pictures[match[1], match[2]].append(entry)
+    how = ""
+    if {part for part, _ in pictures} == {None}:
         how = "; the files have no split, so every fifth picture of a class is a test sample"
-    else:
-        train, test = (_split(by_class.get(split, [])) for split in ("train", "test"))
-        how = ""
+        for name in CLASSES:
+            pictures["train", name] = pictures[None, name]
+            pictures["test", name] = pictures[None, name][4::5]
+            del pictures["train", name][4::5]
+
+    def split(part: str) -> Split:
+        labelled = [(k, entry) for k, name in enumerate(CLASSES) for entry in pictures[part, name]]
+        return split_of_pictures(labelled, 32, MEAN, STD)
+
+    train, test = split("train"), split("test")
     note = subset_note(train, test, OFFICIAL)
     return Dataset("cinic10", train, test, len(CLASSES), note and note + how)
-
-
-def _fifths(entries: list[Entry]) -> list[Entry]:
-    return entries[4::5]
-
-
-def _without_fifths(entries: list[Entry]) -> list[Entry]:
-    return [entry for index, entry in enumerate(entries) if index % 5 != 4]
-
-
-def _split(by_class: Sequence[Sequence[Entry]]) -> Split:
-    pixels = decode_pictures([entry for entries in by_class for entry in entries], SIDE)
-    labels = torch.arange(len(by_class)).repeat_interleave(
-        torch.tensor([len(entries) for entries in by_class], dtype=torch.int64)
-    )
-    return Split(normalise(pixels, MEAN, STD), labels)
 
 
 CINIC10 = Source(

@@ -11,8 +11,8 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -30,15 +30,14 @@ WRITERS = 3_550
 """Writers of the complete dataset."""
 
 MEAN, STD = 0.9615, 0.1642
-"""Of the training images of 300 writers; paper is white, which is 1."""
+"""Brightness of the training images of 300 writers; paper is white, which is 1."""
 
 ARCHIVES = ("femnist_train.npz", "femnist_test.npz")
 _JSON = tuple(f".json{compression}" for compression in COMPRESSIONS)
 
 
-@dataclass(frozen=True)
-class _Part:
-    """Images of one file, with the identifier of their writers."""
+class _Part(NamedTuple):
+    """The images of one file, with their labels and the identifiers of their writers."""
 
     pixels: Pixels
     labels: NDArray[np.int64]
@@ -46,7 +45,7 @@ class _Part:
 
 
 def files(folder: Path) -> list[Path]:
-    """The two archives, or the JSON files in folders called train and test."""
+    """The files of a folder: two archives, or JSON files in folders called train and test."""
     try:
         return find(folder, ARCHIVES)
     except AbsentError:
@@ -58,21 +57,20 @@ def files(folder: Path) -> list[Path]:
 
 
 def decode(folder: Path, files: Sequence[Path]) -> Dataset:
-    """Writers are numbered in the order of their identifiers."""
-    is_train = [path.name.startswith(ARCHIVES[0]) or path.parent.name == "train" for path in files]
-    parts = [_read(path) for path in files]
-    identifiers = np.unique(np.concatenate([part.writers for part in parts]))
+    """The dataset of these files; writers are numbered in the order of their identifiers."""
+    parts: dict[bool, list[_Part]] = {True: [], False: []}
+    for path in files:
+        is_train = path.name.startswith(ARCHIVES[0]) or path.parent.name == "train"
+        parts[is_train].append(_read(path))
+    identifiers = np.unique(np.concatenate([part.writers for part in parts[True] + parts[False]]))
 
-    def split(train: bool) -> Split:
-        chosen = [part for part, flag in zip(parts, is_train, strict=True) if flag == train]
-        pixels = np.concatenate([part.pixels for part in chosen])
-        labels = np.concatenate([part.labels for part in chosen])
-        writers = np.concatenate([part.writers for part in chosen])
+    def split(own: list[_Part]) -> Split:
+        pixels, labels, writers = map(np.concatenate, zip(*own, strict=True))
         users = np.searchsorted(identifiers, writers)
-        inputs = normalise(pixels[:, None], (MEAN,), (STD,))
+        inputs = normalise(pixels[:, None], MEAN, STD)
         return Split(inputs, torch.from_numpy(labels), torch.from_numpy(users))
 
-    train, test = split(True), split(False)
+    train, test = split(parts[True]), split(parts[False])
     note = (
         f"subset: {len(identifiers):,} of {WRITERS:,} writers, "
         f"with {len(train):,} training and {len(test):,} test samples"

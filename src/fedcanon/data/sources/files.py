@@ -32,7 +32,7 @@ _DAMAGE = (
 
 @dataclass(frozen=True)
 class Entry:
-    """The content of a file on disk or inside an archive; ``where`` tells it to the user."""
+    """A file on disk or inside an archive, with its content; messages call it ``where``."""
 
     name: str
     where: str
@@ -40,13 +40,18 @@ class Entry:
 
 
 def damaged(where: object, reason: object) -> FedcanonError:
-    """The error for a file that is not what it should be."""
+    """The error for a file that is not what it should be.
+
+    Args:
+        where: The file, as the user is to read it.
+        reason: What is wrong with it, beginning in lower case.
+    """
     return FedcanonError(f"{where} is damaged ({reason}): delete it and download it again.")
 
 
 @contextmanager
 def reading(where: object) -> Iterator[None]:
-    """Name the file that cannot be read."""
+    """Turn the errors of reading a file into messages that name it; ``where`` is its name."""
     try:
         yield
     except _DAMAGE as problem:
@@ -66,7 +71,15 @@ def is_archive(path: Path) -> bool:
 
 
 def find(folder: Path, names: Iterable[str]) -> list[Path]:
-    """The file of each name, plain or compressed, in the folder or below."""
+    """The file of each name, plain or compressed, in the folder or below.
+
+    Args:
+        folder: Where to look.
+        names: The names, without the ending of a compressed file.
+
+    Raises:
+        AbsentError: One of them is not there.
+    """
     by_name = {path.name: path for path in reversed(under(folder))}
 
     def one(name: str) -> Path:
@@ -79,7 +92,16 @@ def find(folder: Path, names: Iterable[str]) -> list[Path]:
 
 
 def find_matching(folder: Path, pattern: re.Pattern[str], example: str) -> list[Path]:
-    """The files whose name in the folder has the pattern, or else the archives."""
+    """The files whose path inside the folder matches a pattern, or else the archives there.
+
+    Args:
+        folder: Where to look.
+        pattern: What a path must match as a whole.
+        example: What the message says is missing if there is neither.
+
+    Raises:
+        AbsentError: There is neither.
+    """
     files = under(folder)
     plain = [path for path in files if pattern.fullmatch(path.relative_to(folder).as_posix())]
     found = plain or [path for path in files if is_archive(path)]
@@ -91,7 +113,15 @@ def find_matching(folder: Path, pattern: re.Pattern[str], example: str) -> list[
 def matching(
     folder: Path, files: Iterable[Path], pattern: re.Pattern[str]
 ) -> list[tuple[re.Match[str], Entry]]:
-    """The files and members of archives whose name has the pattern: each once, by name."""
+    """The files and members of archives whose path matches a pattern, sorted by path.
+
+    Of several with the same path the last one counts.
+
+    Args:
+        folder: The folder of the files; the path of a file is the one inside it.
+        files: Files, and archives whose members are looked at.
+        pattern: What a path must match as a whole; each entry comes with its match.
+    """
     found = {
         entry.name: (match, entry)
         for path in files

@@ -1,4 +1,4 @@
-"""Pickles from strangers: arrays and basic types, nothing that runs code."""
+"""Pickles from strangers: only arrays and basic types are read, so that none can run code."""
 
 from __future__ import annotations
 
@@ -26,7 +26,15 @@ class _Unpickler(pickle.Unpickler):
 
 
 def unpickle(content: bytes, where: object) -> Any:
-    """The pickled value; strings of Python 2 become bytes."""
+    """The value that a file holds; strings of Python 2 become bytes.
+
+    Args:
+        content: The pickle.
+        where: The file, for messages.
+
+    Raises:
+        FedcanonError: The pickle is damaged, or asks for more than arrays and basic types.
+    """
     try:
         return _Unpickler(io.BytesIO(content), encoding="bytes").load()
     except Exception as problem:  # a damaged pickle raises nearly anything

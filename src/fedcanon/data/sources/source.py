@@ -16,15 +16,20 @@ def data_folder() -> Path:
 
 
 class AbsentError(Exception):
-    """Files of a dataset that are not in its folder."""
+    """A dataset's folder lacks files; the message names one of them."""
 
 
 @dataclass(frozen=True)
 class Source:
     """A dataset in the files that its authors publish.
 
-    ``files`` finds these in a folder or raises ``AbsentError``; ``decode`` makes a dataset of them,
-    and counts its changes in ``version``.
+    Args:
+        name: Its name, which is also that of its folder.
+        about: What it is, in one line.
+        download: Which files to put into the folder, and where they are to be had.
+        files: Finds the files in a folder, or raises ``AbsentError``.
+        decode: Makes a dataset of a folder and the files found there.
+        version: Counts the changes of ``decode``, so that what an earlier one decoded is not used.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """Tiny ImageNet in folders: ``train/CLASS/images/*.JPEG`` and ``val/images/*.JPEG``.
 
-``val/val_annotations.txt`` has the class of each validation picture, which are the test data here:
-the official test pictures have no labels. Classes are numbered in the order of their names.
+The validation pictures are the test data here, for the official test pictures have no labels. Their
+classes are in ``val/val_annotations.txt``. Classes are numbered in the order of their names.
 """
 
 from __future__ import annotations
@@ -11,16 +11,13 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-import torch
-
-from fedcanon.data.dataset import Dataset, Split
+from fedcanon.data.dataset import Dataset
 from fedcanon.data.sources.checks import subset_note
 from fedcanon.data.sources.files import Entry, damaged, find_matching, matching
-from fedcanon.data.sources.images import decode_pictures, normalise
+from fedcanon.data.sources.images import split_of_pictures
 from fedcanon.data.sources.source import Source
 from fedcanon.errors import FedcanonError
 
-SIDE = 64
 OFFICIAL = (100_000, 10_000)
 
 MEAN = (0.4802, 0.4481, 0.3975)
@@ -36,7 +33,7 @@ Labelled = tuple[str, Entry]
 
 
 def decode(folder: Path, files: Sequence[Path]) -> Dataset:
-    """Training pictures by class, validation pictures by name."""
+    """The dataset of these files: training pictures by path, then those of the annotations."""
     train: list[Labelled] = []
     val: dict[str, Entry] = {}
     annotations = None
@@ -53,17 +50,23 @@ def decode(folder: Path, files: Sequence[Path]) -> Dataset:
             "pictures: put it there from the official archive."
         )
     classes = {name: number for number, name in enumerate(sorted({name for name, _ in train}))}
-    test = _annotated(val, annotations, classes)
-    splits = _split(train, classes), _split(test, classes)
-    return Dataset("tiny_imagenet", *splits, len(classes), subset_note(*splits, OFFICIAL))
+    train_split, test_split = (
+        split_of_pictures([(classes[name], entry) for name, entry in pictures], 64, MEAN, STD)
+        for pictures in (train, _annotated(val, annotations, classes))
+    )
+    note = subset_note(train_split, test_split, OFFICIAL)
+    return Dataset("tiny_imagenet", train_split, test_split, len(classes), note)
 
 
 def _annotated(
     pictures: Mapping[str, Entry], annotations: Entry, classes: Mapping[str, int]
 ) -> list[Labelled]:
-    """Pictures with their classes; a line of the annotations begins with file and class."""
-    lines = [line.split("\t") for line in annotations.content.decode(errors="replace").splitlines()]
-    labels = {line[0]: line[1] for line in lines if len(line) > 1}
+    """The validation pictures with their classes, in the order of the annotations.
+
+    A line of the annotations begins with the name of a picture, a tab and its class.
+    """
+    lines = annotations.content.decode(errors="replace").splitlines()
+    labels = dict(line.split("\t")[:2] for line in lines if "\t" in line)
     missing = sorted(labels.keys() ^ pictures.keys())
     if missing:
         raise damaged(
@@ -73,12 +76,6 @@ def _annotated(
     if unknown:
         raise damaged(annotations.where, f"the class {unknown[0]} has no training pictures")
     return [(labels[name], pictures[name]) for name in labels]
-
-
-def _split(pictures: Sequence[Labelled], classes: Mapping[str, int]) -> Split:
-    pixels = decode_pictures([entry for _, entry in pictures], SIDE)
-    labels = torch.tensor([classes[name] for name, _ in pictures], dtype=torch.int64)
-    return Split(normalise(pixels, MEAN, STD), labels)
 
 
 TINY_IMAGENET = Source(

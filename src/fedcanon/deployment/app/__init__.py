@@ -1,5 +1,5 @@
-"""A folder from which a deployment is run: a Flower app, with what is needed to try it."""
+"""Writes the folder of a deployment: a Flower app, with certificates and keys to try it."""
 
-from fedcanon.deployment.app.folder import write_app
+from fedcanon.deployment.app.project import write_app
 
 __all__ = ["write_app"]

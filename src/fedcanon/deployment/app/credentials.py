@@ -1,8 +1,7 @@
-"""Certificates and keys for trying a deployment on one's own machines."""
+"""Certificates and keys to try a deployment on one's own machines."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
@@ -18,11 +17,18 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
+from fedcanon.files import private_file
+
 DAYS = 365
 
 
 def write_certificates(folder: Path, hosts: Sequence[str]) -> None:
-    """An authority of its own, and the certificate of a server under these names and addresses."""
+    """Write a new certificate authority, and the key and certificate of a server.
+
+    Args:
+        folder: The folder to make, for ca.pem, server.pem and server.key.
+        hosts: The names and IP addresses of the server.
+    """
     authority_key, server_key = _key(), _key()
     authority = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "fedcanon trial CA")])
     server = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, hosts[0])])
@@ -52,7 +58,7 @@ def write_certificates(folder: Path, hosts: Sequence[str]) -> None:
 
 
 def write_node_key(folder: Path, client: int) -> None:
-    """The key by which a SuperNode is known: the private half, and the public one (.pub)."""
+    """Write the private and the public key (.pub) by which the SuperLink knows a SuperNode."""
     folder.mkdir(exist_ok=True)
     key = _key()
     private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
@@ -101,6 +107,5 @@ def _general_name(host: str) -> x509.GeneralName:
 
 
 def _write_secret(path: Path, content: bytes) -> None:
-    """A file that only its owner may read, from its first moment on."""
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+    with private_file(path) as file:
         file.write(content)

@@ -12,15 +12,31 @@ Shape = tuple[int, ...]
 
 
 class Model(ABC):
-    """A network yet to be sized; its options are the fields of the dataclass that it is."""
+    """A kind of network, which ``build`` makes for the data at hand.
+
+    Models are frozen dataclasses whose fields are their options.
+    """
 
     @abstractmethod
     def build(self, shape: Shape, classes: int) -> nn.Module:
-        """The network for inputs of this shape and this many classes, randomly initialised."""
+        """A network with random parameters.
+
+        Args:
+            shape: The shape of one input.
+            classes: How many classes there are; the network gives a score for each.
+        """
 
 
 def require_images(what: str, shape: Shape) -> None:
-    """Refuse inputs that are not images (channels, height, width)."""
+    """Refuse inputs that are not images.
+
+    Args:
+        what: What needs images, as the beginning of a message.
+        shape: The shape of one input.
+
+    Raises:
+        FedcanonError: It is not (channels, height, width).
+    """
     if len(shape) != 3:
         raise FedcanonError(
             f"{what} needs images of shape (channels, height, width), but the inputs have shape "

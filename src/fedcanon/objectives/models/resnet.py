@@ -16,7 +16,14 @@ Stem = Literal["imagenet", "small"]
 
 
 class BasicBlock(nn.Module):
-    """Two 3×3 convolutions and a shortcut."""
+    """Two 3×3 convolutions and a shortcut.
+
+    Args:
+        channels: The channels of its input.
+        width: The channels of the convolutions; the output has ``expansion`` times as many.
+        stride: The factor by which it makes images smaller.
+        norm: Makes a normalisation layer for a number of channels.
+    """
 
     expansion = 1
 
@@ -37,7 +44,14 @@ class BasicBlock(nn.Module):
 
 
 class Bottleneck(nn.Module):
-    """A 3×3 convolution (with the stride) between two 1×1 convolutions, and a shortcut."""
+    """A 3×3 convolution (with the stride) between two 1×1 convolutions, and a shortcut.
+
+    Args:
+        channels: The channels of its input.
+        width: The channels of the convolutions; the output has ``expansion`` times as many.
+        stride: The factor by which it makes images smaller.
+        norm: Makes a normalisation layer for a number of channels.
+    """
 
     expansion = 4
 
@@ -61,19 +75,23 @@ class Bottleneck(nn.Module):
 
 
 Block = type[BasicBlock] | type[Bottleneck]
+Depths = tuple[int, int, int, int]
 
 
 class ResidualNetwork(nn.Module):
-    """A stem, four layers of blocks, the mean over pixels, and one linear layer."""
+    """A stem, four layers of blocks, the mean over pixels, and one linear layer.
+
+    Args:
+        block: The kind of block.
+        depths: How many blocks each layer has.
+        channels: The channels of an image.
+        classes: How many classes there are.
+        stem: The first convolution, as in ``ResNet``.
+        norm: Makes a normalisation layer for a number of channels.
+    """
 
     def __init__(
-        self,
-        block: Block,
-        depths: tuple[int, int, int, int],
-        channels: int,
-        classes: int,
-        stem: Stem,
-        norm: Norm,
+        self, block: Block, depths: Depths, channels: int, classes: int, stem: Stem, norm: Norm
     ) -> None:
         super().__init__()
         large = stem == "imagenet"
@@ -126,16 +144,18 @@ def group_norm(channels: int) -> nn.Module:
 class ResNet(Model):
     """A residual network.
 
-    The stem "imagenet" (a 7×7 convolution of stride 2 and max-pooling) reduces images fourfold;
-    "small" (a 3×3 convolution) keeps the size of small ones. Group normalisation, unlike batch
-    normalisation, has no running statistics: nothing but parameters travels.
+    Args:
+        stem: "imagenet" is a 7×7 convolution of stride 2 and max-pooling, which makes images four
+            times smaller; "small" is a 3×3 convolution, which keeps the size of small ones.
+        norm: The normalisation, "batch" or "group". Group normalisation has no running statistics,
+            so that nothing but parameters travels.
     """
 
     stem: Stem = "imagenet"
     norm: Literal["batch", "group"] = "batch"
 
     block: ClassVar[Block]
-    depths: ClassVar[tuple[int, int, int, int]]
+    depths: ClassVar[Depths]
 
     def build(self, shape: Shape, classes: int) -> nn.Module:
         require_images("a ResNet", shape)
@@ -143,33 +163,25 @@ class ResNet(Model):
         return ResidualNetwork(self.block, self.depths, shape[0], classes, self.stem, norm)
 
 
-@dataclass(frozen=True)
 class ResNet18(ResNet):
     """ResNet-18; stem "imagenet" or "small", norm "batch" or "group"."""
 
-    block = BasicBlock
-    depths = (2, 2, 2, 2)
+    block, depths = BasicBlock, (2, 2, 2, 2)
 
 
-@dataclass(frozen=True)
 class ResNet34(ResNet):
     """ResNet-34, with the same options."""
 
-    block = BasicBlock
-    depths = (3, 4, 6, 3)
+    block, depths = BasicBlock, (3, 4, 6, 3)
 
 
-@dataclass(frozen=True)
 class ResNet50(ResNet):
     """ResNet-50, with the same options."""
 
-    block = Bottleneck
-    depths = (3, 4, 6, 3)
+    block, depths = Bottleneck, (3, 4, 6, 3)
 
 
-@dataclass(frozen=True)
 class ResNet101(ResNet):
     """ResNet-101, with the same options."""
 
-    block = Bottleneck
-    depths = (3, 4, 23, 3)
+    block, depths = Bottleneck, (3, 4, 23, 3)

@@ -10,10 +10,19 @@ from torch import Tensor, nn
 from fedcanon.errors import FedcanonError
 
 
-def require_fit(name: str, module: nn.Module, inputs: Tensor, classes: int) -> None:
-    """Refuse a model that cannot be trained on batches like ``inputs`` with this many classes.
+def require_fit(name: str, module: nn.Module, inputs: Tensor, classes: int) -> Tensor:
+    """The scores that a model gives a few inputs, if it can be trained on batches like them.
 
     The batch passes through a copy, in training mode: the model itself stays as it is.
+
+    Args:
+        name: What the model is called in messages.
+        module: The model.
+        inputs: The smallest batch that there will be.
+        classes: How many classes there are.
+
+    Raises:
+        FedcanonError: The model fails, or does not give one score for each class.
     """
     try:
         with torch.no_grad():
@@ -30,3 +39,4 @@ def require_fit(name: str, module: nn.Module, inputs: Tensor, classes: int) -> N
             f"the model '{name}' must return scores of shape {expected} for {len(inputs)} inputs "
             f"and {classes} classes, not {found}."
         )
+    return outputs

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedcanon.report.page.groups import Group
-from fedcanon.report.plots import PANELS
+from fedcanon.runs.plots import PANELS
 
 TITLES = {
     "objective": PANELS["objective"],

@@ -19,8 +19,8 @@ from fedcanon.report.page.curves import panels
 from fedcanon.report.page.groups import grouped
 from fedcanon.report.page.layers import layers
 from fedcanon.report.page.reading import Run, read_run
-from fedcanon.report.plots import COLOURS
 from fedcanon.runs.folder import RunFolder
+from fedcanon.runs.plots import COLOURS
 
 DARK_COLOURS = (
     "#748ffc", "#ff922b", "#51cf66", "#f06595", "#22b8cf", "#ffd43b", "#b197fc", "#adb5bd",
@@ -32,7 +32,7 @@ def check_target(path: str | Path) -> None:
     """Refuse a report that could not be written, before the work that it would hold.
 
     Raises:
-        FedcanonError: the path is a folder, or lies in a folder that does not exist.
+        FedcanonError: The path is a folder, or lies in a folder that does not exist.
     """
     path = Path(path)
     if path.is_dir():
@@ -45,11 +45,11 @@ def write_report(folders: Sequence[RunFolder], path: str | Path) -> None:
     """Write one page about some runs; the file is there whole or not at all.
 
     Args:
-        folders: the runs, finished or not.
-        path: the page, an HTML file.
+        folders: The runs, finished or not.
+        path: The page, an HTML file.
 
     Raises:
-        FedcanonError: a run is damaged, or the page cannot be written.
+        FedcanonError: A run is damaged, or the page cannot be written.
     """
     text = page(content([read_run(folder) for folder in folders]))
     with explained(f"cannot write the report {path}"):

@@ -32,11 +32,11 @@ def serving(path: str | Path, port: int = 0) -> Iterator[str]:
     At the end it waits until a page that is open has seen the last state of the run.
 
     Args:
-        path: the folder of the run, which need not exist yet.
-        port: where to serve; 0 takes a free port.
+        path: The folder of the run, which need not exist yet.
+        port: Where to serve; 0 takes a free port.
 
     Raises:
-        FedcanonError: the port cannot be used.
+        FedcanonError: The port cannot be used.
     """
     with explained(f"cannot serve a page on port {port}"):
         server = _Server(Path(path), port)

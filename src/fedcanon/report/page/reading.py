@@ -50,7 +50,7 @@ def read_run(folder: RunFolder) -> Run:
     """Read a run, whether it is finished, going on or interrupted.
 
     Raises:
-        FedcanonError: a file of the run is missing or damaged.
+        FedcanonError: A file of the run is missing or damaged.
     """
     config = folder.config  # first, because a folder without it is not a run
     status, ending, environment = folder.status, folder.result, folder.environment

@@ -1,0 +1,13 @@
+# What fedcanon.compression offers, by where it lives.
+from .base import Chain as Chain
+from .base import Compressor as Compressor
+from .base import Encoded as Encoded
+from .base import Identity as Identity
+from .base import decoded as decoded
+from .clip import Clip as Clip
+from .lossless import Lossless as Lossless
+from .quantised import Quantise as Quantise
+from .quantised import Sign as Sign
+from .registry import COMPRESSORS as COMPRESSORS
+from .sparse import RandomK as RandomK
+from .sparse import TopK as TopK

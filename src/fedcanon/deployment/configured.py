@@ -1,0 +1,39 @@
+"""Makes a deployment from the settings of a configuration."""
+
+from __future__ import annotations
+
+from fedcanon.deployment.protocol import Network
+from fedcanon.deployment.server import Deployment
+from fedcanon.errors import FedcanonError
+from fedcanon.objectives import Problem
+from fedcanon.runs.config import Config
+from fedcanon.units import GIB
+
+
+def deployment_on(network: Network, config: Config) -> Deployment:
+    """Return the deployment over a network with the settings of a configuration.
+
+    Raises:
+        FedcanonError: A round needs more updates than clients are asked.
+    """
+    settings = config.deployment
+    most = config.clients.participants or config.clients.count
+    if settings.minimum > most:
+        raise FedcanonError(
+            f"deployment.minimum is {settings.minimum}, but only {most} clients are asked in a "
+            "round: set it to at most that."
+        )
+    return Deployment(
+        network,
+        keeper=settings.state,
+        minimum=settings.minimum,
+        deadline=settings.deadline,
+        max_restarts=settings.restarts,
+        by_samples=config.clients.weights == "samples",
+        state_memory=int(config.engine.state_memory * GIB),
+    )
+
+
+def vector_sizes(problem: Problem) -> set[int]:
+    """Return the lengths that vectors in messages may have: of the model and its statistics."""
+    return {problem.start.numel(), problem.start_buffers.numel()}

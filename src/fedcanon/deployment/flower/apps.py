@@ -1,0 +1,250 @@
+"""The apps that Flower runs in a deployment: one for the server and one for each client."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from flwr.app import Context
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid, ServerApp
+
+from fedcanon.data import Dataset, Split
+from fedcanon.data.own.arrays import numbers
+from fedcanon.deployment.configured import deployment_on, vector_sizes
+from fedcanon.deployment.flower.client import answering_app
+from fedcanon.deployment.flower.grid import GridNetwork
+from fedcanon.deployment.ledger import Ledger, own_secret
+from fedcanon.deployment.participant import Participant
+from fedcanon.errors import FedcanonError
+from fedcanon.objectives import DataSummary, Problem
+from fedcanon.objectives.problem import no_test
+from fedcanon.objectives.remote import Remote
+from fedcanon.runs.build import assemble, check_names, make_rules, problem_on, spread
+from fedcanon.runs.config import CLIENTS_OWN, DEPLOYED, Config, changed, load_config
+from fedcanon.runs.federation import Federation
+from fedcanon.runs.folder import RunFolder
+from fedcanon.runs.measures import Record
+from fedcanon.runs.named import make_compressor, make_dataset
+from fedcanon.runs.observers import Observer
+from fedcanon.runs.steps import AUTO
+from fedcanon.runs.training import resume_with, train_in
+
+CONFIG = "run.toml"
+"""The name of the configuration file in the folder of the app's modules."""
+
+
+@dataclass(frozen=True)
+class ClientData:
+    """One client's samples: pairs of inputs and labels 0 … classes − 1, as arrays or tensors.
+
+    The model is tested on the ``held_out`` samples and never trained on them; None if there are
+    none.
+    """
+
+    train: tuple[Any, Any]
+    held_out: tuple[Any, Any] | None = None
+
+
+Load = Callable[[int, Mapping[str, Any]], ClientData]
+"""Loads a client's data, from its number and the --node-config of its SuperNode."""
+
+
+def server_app(folder: Path) -> ServerApp:
+    """Return the server of the app in a folder; it begins a run or resumes an interrupted one."""
+    app = ServerApp()
+
+    @app.main()
+    def main(grid: Grid, context: Context) -> None:
+        torch.set_num_threads(1)
+        serve(load_config(folder / CONFIG), grid, Path(str(context.run_config["folder"])))
+
+    return app
+
+
+def client_app(folder: Path, load: Load) -> ClientApp:
+    """Return the client of the app in a folder; ``load`` loads its data."""
+    return answering_app(partial(_participant, folder, load))
+
+
+def part_of_dataset(folder: Path, client: int) -> ClientData:
+    """Return a client's part of the configured dataset, to try an app without own data.
+
+    A fifth of the samples is held out.
+
+    Raises:
+        FedcanonError: The dataset has no part for this client.
+    """
+    config = load_config(folder / CONFIG)
+    dataset, parts = spread(config, make_dataset(config.data.source))
+    if client >= len(parts):
+        raise FedcanonError(
+            f"there is no part for client {client} in a dataset for {len(parts)} clients: "
+            "load its data in app/data.py."
+        )
+    own = parts[client].numpy()
+    inputs, targets = dataset.train.inputs[own], dataset.train.targets[own]
+    fifth = len(own) // 5
+    return ClientData((inputs[fifth:], targets[fifth:]), (inputs[:fifth], targets[:fifth]))
+
+
+def serve(config: Config, grid: Grid, folder: Path) -> None:
+    """Begin or resume the run in a folder, with the clients of a grid.
+
+    Raises:
+        FedcanonError: The configuration has a mistake, or the run is finished.
+    """
+    config = changed(config, {"engine.name": DEPLOYED})
+    _check(config)
+    stand_in = problem_on(config, _placeholder(config), [torch.arange(2)])
+    network = GridNetwork(
+        grid,
+        make_compressor(config.compression),
+        vector_sizes(stand_in),
+        lifetime=2 * config.deployment.deadline,
+    )
+    run = RunFolder(folder)
+    if run.data is None:
+        if (folder / "config.toml").is_file():  # killed before there was anything to resume
+            shutil.rmtree(folder)
+        present = network.wait_for(range(config.clients.count), _print_missing)
+        samples = [present[client].samples for client in range(config.clients.count)]
+        federation = _federation(config, stand_in, network, samples)
+        train_in(folder, config, federation, [_Log()])
+        return
+    _require_same(run.config, config)
+    if run.result is not None and run.result.round >= config.rounds:
+        raise FedcanonError(
+            f"the run in {folder} is finished: raise rounds in {CONFIG} to continue it, or name "
+            "another folder in pyproject.toml."
+        )
+    samples = run.data.samples
+    make = partial(_federation, stand_in=stand_in, network=network, samples=samples)
+    observers = [_Log()]
+    # Starting from round 0 would cost the clients days of work.
+    resume_with(run, make, rounds=config.rounds, observers=observers, may_begin_again=False)
+
+
+def _require_same(before: Config, now: Config) -> None:
+    """Raise a ``FedcanonError`` if a setting has changed that clients and server must share."""
+    fixed = ("seed", "batch_size", "precision", "clients", "model", "penalty", "algorithm")
+    for name in (*fixed, "compression"):
+        old, new = getattr(before, name), getattr(now, name)
+        if isinstance(new, dict):  # the old table also contains the values of defaults
+            old = {key: old.get(key) for key in new}
+        if old != new:
+            raise FedcanonError(
+                f"{name} in {CONFIG} has changed since the run began: change it back, or name "
+                "another folder in pyproject.toml."
+            )
+
+
+def _check(config: Config) -> None:
+    check_names(config)
+    if AUTO in config.algorithm.values():
+        raise FedcanonError(
+            'a server without data cannot compute a step size that is "auto": use the number that '
+            "'fedcanon check' or a simulation prints."
+        )
+    if config.device != "cpu":
+        raise FedcanonError('deployments train on processors: use device = "cpu".')
+    if not config.deployment.shape or config.deployment.classes is None:
+        raise FedcanonError(f"set deployment.shape and deployment.classes in {CONFIG}.")
+
+
+def _placeholder(config: Config) -> Dataset:
+    """Return a dataset of two samples of zeros: a server only needs it to make the model."""
+    classes = config.deployment.classes or 0
+    nothing = Split(torch.zeros(2, *config.deployment.shape), torch.tensor([0, classes - 1]))
+    return Dataset(CLIENTS_OWN, nothing, nothing, classes)
+
+
+def _federation(
+    config: Config, stand_in: Problem, network: GridNetwork, samples: list[int]
+) -> Federation:
+    by_samples = config.clients.weights == "samples"
+    shape, classes = tuple(config.deployment.shape), config.deployment.classes or 0
+    problem = Problem(
+        [Remote(stand_in.clients[0], count) for count in samples],
+        stand_in.start,
+        [float(count) if by_samples else 1.0 for count in samples],
+        no_test,
+        DataSummary(CLIENTS_OWN, shape, classes, [], samples),
+    )
+    return assemble(config, problem, deployment_on(network, config))
+
+
+def _print_missing(missing: set[int]) -> None:
+    print(f"waiting for clients {', '.join(map(str, sorted(missing)))} …", flush=True)
+
+
+def _participant(folder: Path, load: Load, context: Context) -> Participant:
+    config, node = load_config(folder / CONFIG), context.node_config
+    client = node.get("client")
+    if not isinstance(client, int) or client < 0:
+        raise FedcanonError("start the SuperNode with --node-config 'client=0 state=\"folder\"'.")
+    dataset = _checked(config, load(client, node), client)
+    problem = problem_on(config, dataset, [torch.arange(len(dataset.train))])
+    kept = node.get("state")
+    states = None if kept is None else Path(str(kept))
+    return Participant(
+        client,
+        make_rules(config, problem.layout),
+        problem.clients[0],
+        problem.test if len(dataset.test) else no_test,
+        len(dataset.test),
+        None if states is None else partial(Ledger.on_disk, states, client),
+        None if states is None else own_secret(states),
+    )
+
+
+def _checked(config: Config, data: ClientData, client: int) -> Dataset:
+    classes = config.deployment.classes or 0
+    if not isinstance(data, ClientData):
+        raise FedcanonError(f"load in app/data.py must return ClientData, not {data!r:.40}.")
+    train = _split(config, data.train, f"client {client}'s training")
+    if not len(train):
+        raise FedcanonError(f"client {client} has no training data.")
+    nothing = Split(train.inputs[:0], train.targets[:0])
+    held_out = data.held_out
+    test = nothing if held_out is None else _split(config, held_out, f"client {client}'s held-out")
+    return Dataset(f"client {client}", train, test, classes)
+
+
+def _split(config: Config, pair: tuple[Any, Any], what: str) -> Split:
+    expected, classes = tuple(config.deployment.shape), config.deployment.classes or 0
+    try:
+        inputs, labels = numbers(pair[0], what), torch.as_tensor(pair[1])
+    except (TypeError, ValueError, IndexError) as error:
+        raise FedcanonError(f"{what} data are not a pair of arrays of numbers: {error}.") from None
+    targets = labels.to(torch.int64)
+    if labels.ndim != 1 or not torch.equal(targets.to(labels.dtype), labels):
+        raise FedcanonError(f"{what} labels must be whole numbers, one for each input.")
+    if tuple(inputs.shape[1:]) != expected:
+        raise FedcanonError(
+            f"{what} inputs have the shape {tuple(inputs.shape[1:])}, but deployment.shape is "
+            f"{expected}."
+        )
+    if len(targets) != inputs.shape[0]:
+        raise FedcanonError(f"{what} data have {inputs.shape[0]} inputs and {len(targets)} labels.")
+    if len(targets) and not (int(targets.min()) >= 0 and int(targets.max()) < classes):
+        raise FedcanonError(f"{what} labels must be 0 to {classes - 1}.")
+    return Split(inputs, targets)
+
+
+class _Log(Observer):
+    """Prints a line for every record; 'flwr run --stream' and 'flwr log' show it."""
+
+    def record(self, record: Record) -> None:
+        test = "".join(f" · {name} {value:.4g}" for name, value in record.test.items())
+        stationarity = "" if record.gradient_norm is None else f" · ‖G‖ {record.gradient_norm:.3g}"
+        print(
+            f"round {record.round}: f + h {record.objective:.6g}{stationarity} · "
+            f"{record.sparsity:.1%} zeros{test}",
+            flush=True,
+        )

@@ -1,0 +1,125 @@
+"""The messages between the server and the clients of a deployment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, Protocol
+
+from torch import Tensor
+
+from fedcanon.algorithms import State
+from fedcanon.compression import Encoded, Lossless
+
+START = "start"
+"""The entry with the model at the beginning of the generation, for a client without a state.
+
+It is left out if it is the same as the "z" of the broadcast.
+"""
+
+
+@dataclass(frozen=True)
+class Message:
+    """The server's request to one client: to train in a round, or to evaluate a model.
+
+    Args:
+        id: The name of this message.
+        client: The number of the client.
+        kind: What the client is asked to do.
+        run: The name of the run, under which a client stores its state.
+        generation: The generation of the round.
+        round: The number of the round.
+        content: The broadcast, or the model to be evaluated.
+        keeps: Whether the client stores its own state.
+        ack: The name of the client's last accepted update in this generation.
+        recalls: Whether the client computes a part of the broadcast itself; see ``Recalling``.
+    """
+
+    id: str
+    client: int
+    kind: Literal["train", "evaluate"]
+    run: str
+    generation: int
+    round: int
+    content: State
+    keeps: bool = False
+    ack: str | None = None
+    recalls: bool = False
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A client's answer to a message.
+
+    Args:
+        answers: The name of the message.
+        client: The number of the client.
+        kind: "update" after training; "measures" after an evaluation; "mismatch" if client or
+            server has lost its state; "failure" after an error of the client; "lost" if there will
+            be no answer.
+        generation: The generation of the round; for a mismatch, the one that the client knows.
+        round: The number of the round.
+        content: The upload, or the measures.
+        update: The name of this update.
+        base: The name of the client's last accepted update, on which this one is based.
+        prox_calls: How often the client has evaluated the prox.
+        seconds: How long the client has worked.
+        reason: What went wrong in a failure.
+    """
+
+    answers: str
+    client: int
+    kind: Literal["update", "measures", "mismatch", "failure", "lost"]
+    generation: int
+    round: int
+    content: State = field(default_factory=dict)
+    update: str = ""
+    base: str | None = None
+    prox_calls: int = 0
+    seconds: float = 0.0
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Presence:
+    """The data of a connected client: its numbers of training samples and of held-out samples."""
+
+    samples: int
+    held_out: int = 0
+
+
+class Network(Protocol):
+    """Carries messages to clients and their replies; it may lose, delay or repeat both."""
+
+    def present(self) -> dict[int, Presence]:
+        """Return the clients that are connected now."""
+        ...
+
+    def send(self, messages: list[Message]) -> None:
+        """Send messages to clients; those to clients that are not connected may be dropped."""
+        ...
+
+    def receive(self, seconds: float) -> list[Reply]:
+        """Return the replies that have come; wait at most ``seconds`` for the first one."""
+        ...
+
+    def use_folder(self, folder: Path) -> None:
+        """Let clients on this machine store their states in the folder of the run."""
+        ...
+
+    def close(self) -> None:
+        """End the processes and threads that were started."""
+        ...
+
+
+class LosslessVector(Encoded):
+    """A vector in the encoding of ``Lossless``."""
+
+
+def packed(content: State) -> State:
+    """Return the message with its vectors encoded without loss: a sparse vector becomes shorter."""
+    lossless = Lossless()
+    return {
+        name: LosslessVector(lossless.encode(v), v) if isinstance(v, Tensor) else v
+        for name, v in content.items()
+    }

@@ -1,0 +1,141 @@
+"""Several clients that work together: every vector of theirs is a row of a matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from fedcanon.algorithms import State
+from fedcanon.compression import Encoded
+from fedcanon.engines.work import ClientWork, also_moved
+from fedcanon.objectives.perceptron import Batch
+from fedcanon.objectives.stacked import StackedModule
+
+T = TypeVar("T")
+
+HEIGHT = 4
+"""Clients that work together are a subtree of at most this height, 16 of them."""
+
+
+@dataclass(frozen=True)
+class StackedEncoded(Encoded):
+    """The rows of a matrix, each encoded by itself; ``vector`` is the matrix of the receiver."""
+
+    rows: list[Encoded]
+
+
+class StackedWork:
+    """What several clients can do in one round; see ``algorithms.base.Work``.
+
+    Mini-batch gradients are computed together, whatever else is asked of each client by itself.
+    """
+
+    def __init__(self, objective: StackedModule, clients: Sequence[ClientWork]) -> None:
+        self._objective, self._clients = objective, clients
+
+    def gradient(self, x: Tensor) -> Tensor:
+        """g_i(x_i) on fresh mini-batches; valid until the next call."""
+        [batch] = self._batches(1)
+        return self._objective.gradient(x, batch)
+
+    def _batches(self, steps: int) -> Iterator[Batch]:
+        """Mini-batches of so many steps.
+
+        A client whose batches are smaller than others' is given samples of weight 0 beside them.
+        """
+        own = [client.batches.take(steps) for client in self._clients]
+        size = max(batch.shape[1] for batch in own)
+        vector = self._objective.vector
+        samples = torch.zeros(steps, len(own), size, dtype=torch.int64, device=vector.device)
+        shares = vector.new_zeros(len(own), size)
+        for k, batch in enumerate(own):
+            samples[:, k, : batch.shape[1]] = batch
+            shares[k, : batch.shape[1]] = 1 / batch.shape[1]
+        return self._objective.batches(samples, shares)
+
+    def descend(
+        self,
+        start: Tensor,
+        step: float,
+        steps: int,
+        *,
+        shift: Tensor | None = None,
+        pull: tuple[Tensor, float] | None = None,
+        prox: float = 0.0,
+    ) -> Tensor:
+        """Local steps of all clients, each from its row of ``start``."""
+        x = self._objective.vector.copy_(start)
+        for batch in self._batches(steps):
+            with also_moved(x, step, shift, pull):
+                self._objective.descend_(batch, step)
+            if prox:
+                for client, row in zip(self._clients, x, strict=True):
+                    client.prox.apply_(row, prox)
+        return x.clone()
+
+    def full_gradient(self, x: Tensor) -> Tensor:
+        """∇f_i(x_i), exact."""
+        return torch.stack(self._each(lambda client, row: client.full_gradient(row), x))
+
+    def solve(
+        self, centre: Tensor, eta: float, start: Tensor, *, tolerance: float, **how: Any
+    ) -> Tensor:
+        """prox_{eta·f_i}(centre_i) by so many steps, or to a tolerance by exact gradient steps."""
+        if not tolerance:
+            return self.descend(start, **how, pull=(centre, 1 / eta))
+
+        def solve(client: ClientWork, centre: Tensor, start: Tensor) -> Tensor:
+            return client.solve(centre, eta, start, tolerance=tolerance, **how)
+
+        return torch.stack(self._each(solve, centre, start))
+
+    def prox(self, x: Tensor, step: float) -> Tensor:
+        """prox_{step·h} of every row, counted for every client."""
+        return torch.stack(self._each(lambda client, row: client.prox(row, step), x))
+
+    def encode(self, u: Tensor) -> StackedEncoded:
+        """Every row as it travels."""
+        rows = self._each(lambda client, row: client.encode(row), u)
+        return StackedEncoded({}, torch.stack([row.vector for row in rows]), rows)
+
+    def _each(self, function: Callable[..., T], *matrices: Tensor) -> list[T]:
+        """What each client makes of its rows; a vector is the same row for all."""
+        rows = (as_rows(matrix, len(self._clients)) for matrix in matrices)
+        return [function(client, *own) for client, *own in zip(self._clients, *rows, strict=True)]
+
+
+def stack(states: Sequence[State], dtype: torch.dtype) -> State:
+    """States of several clients as one: a row for each, numbers as a column of this precision."""
+    return {name: _stacked([state[name] for state in states], dtype) for name in states[0]}
+
+
+def _stacked(entries: Sequence[object], dtype: torch.dtype) -> object:
+    if all(entry is entries[0] for entry in entries):
+        return entries[0]  # the same for all, such as a vector of the broadcast
+    if isinstance(entries[0], Tensor):
+        return torch.stack([entry for entry in entries if isinstance(entry, Tensor)])
+    return torch.tensor(entries, dtype=dtype)[:, None]
+
+
+def as_rows(entry: object, count: int) -> Tensor:
+    """The vectors that the receiver makes of an entry, one for each of so many clients."""
+    vector = entry.vector if isinstance(entry, Encoded) else entry
+    assert isinstance(vector, Tensor)
+    return vector if vector.ndim == 2 else vector.expand(count, -1)
+
+
+def unstack(stacked: State, count: int) -> list[State]:
+    """One client's part of each entry."""
+    return [{name: _row(entry, k) for name, entry in stacked.items()} for k in range(count)]
+
+
+def _row(entry: object, k: int) -> object:
+    if isinstance(entry, StackedEncoded):
+        return entry.rows[k]
+    if isinstance(entry, Tensor) and entry.ndim == 2:
+        return entry[k].item() if entry.shape[1] == 1 else entry[k]
+    return entry

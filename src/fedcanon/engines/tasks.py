@@ -1,0 +1,220 @@
+"""The tasks of workers: train some clients of a round, or measure the losses of some clients.
+
+The participants are the leaves of a binary tree. A task is a complete subtree of it, so that a
+worker can merge the uploads of its task and the result has the same bits for any number of workers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fedcanon.algorithms import State
+from fedcanon.compression import decoded
+from fedcanon.engines.aggregation import Accumulator, Aggregation
+from fedcanon.engines.base import Rules
+from fedcanon.engines.client import (
+    client_work,
+    encode_upload,
+    explain_errors,
+    require_finite,
+)
+from fedcanon.engines.stacked_work import HEIGHT, StackedWork, as_rows, stack, unstack
+from fedcanon.engines.store import States
+from fedcanon.engines.summation import Tree, Vectors
+from fedcanon.engines.traffic import Traffic, own_rows
+from fedcanon.engines.work import ClientWork, CountedProx
+from fedcanon.objectives import ModuleClients, Problem
+from fedcanon.objectives.stacked import StackedModule
+
+
+@dataclass(frozen=True)
+class WorkerSetup:
+    """What a worker needs in all rounds; ``vectorised`` clients take their local steps together."""
+
+    problem: Problem
+    rules: Rules
+    aggregation: Aggregation
+    store: States
+    vectorised: bool = False
+
+
+class Participation(NamedTuple):
+    """One client in a round: the slots of its old and its new state in the store.
+
+    ``old`` is None if the client has no state yet. A client that ``recalls`` took part in the round
+    before and computes a part of the broadcast itself; see ``Recalling``.
+    """
+
+    client: int
+    old: int | None
+    new: int
+    recalls: bool
+
+
+@dataclass(frozen=True)
+class Broadcast:
+    """The message to all participants of round ``t``.
+
+    ``recalled`` are the entries that participants of the round before compute themselves.
+    """
+
+    t: int
+    sent: State
+    recalled: State
+
+    @property
+    def short(self) -> State:
+        """The message without the entries that some clients compute themselves."""
+        return {name: entry for name, entry in self.sent.items() if name not in self.recalled}
+
+
+@dataclass
+class TrainingResult:
+    """The uploads of some clients, merged if the aggregation rule allows it, and their cost."""
+
+    parts: list[Vectors]
+    traffic: Traffic
+    prox_calls: int
+
+
+def train(
+    setup: WorkerSetup, broadcast: Broadcast, clients: Sequence[Participation]
+) -> TrainingResult:
+    """Run a round on the clients of one task, which are a complete subtree of the participants."""
+    traffic, prox = Traffic(), CountedProx(setup.rules.penalty)
+    uploads = Accumulator(setup.aggregation)
+    if setup.vectorised:
+        for first in range(0, len(clients), 1 << HEIGHT):
+            group = clients[first : first + (1 << HEIGHT)]
+            rows = _train_together(setup, broadcast, group, prox, traffic)
+            uploads.push_rows(rows, [setup.problem.weights[one.client] for one in group])
+    else:
+        for one in clients:
+            upload = _train_one(setup, broadcast, one, prox, traffic)
+            uploads.push(upload, setup.problem.weights[one.client])
+    return TrainingResult(uploads.parts(), traffic, prox.calls)
+
+
+def _train_one(
+    setup: WorkerSetup, broadcast: Broadcast, one: Participation, prox: CountedProx, cost: Traffic
+) -> Vectors:
+    """Return one client's upload and write its new state to the store."""
+    t, client, problem, rules = broadcast.t, one.client, setup.problem, setup.rules
+    copies = setup.aggregation.copies(client)
+    message = own_rows(broadcast.short if one.recalls else broadcast.sent, client)
+    cost.down(message, copies)
+    objective = problem.clients[client]
+    received = _received(broadcast, one, message, problem.start.device)
+    with client_work(rules, objective, t, client, received, prox) as work:
+        upload, state = rules.algorithm.local(_state(setup, one), received, work)
+        require_finite(upload, t, client)
+        setup.store.write(one.new, state)
+        upload = encode_upload(rules, upload, objective.buffers.clone(), work)
+    cost.up(upload, copies)
+    return decoded(upload)
+
+
+def _train_together(
+    setup: WorkerSetup,
+    broadcast: Broadcast,
+    group: Sequence[Participation],
+    prox: CountedProx,
+    cost: Traffic,
+) -> Vectors:
+    """Return the uploads of clients that train together, as rows of matrices; see ``StackedWork``.
+
+    The new states are written to the store.
+    """
+    t, problem, rules = broadcast.t, setup.problem, setup.rules
+    members = [one.client for one in group]
+    assert isinstance(problem.clients, ModuleClients)
+    dtype, device = problem.start.dtype, problem.start.device
+    with explain_errors(f"clients {members[0]} to {members[-1]} failed in round {t}"):
+        messages = {True: broadcast.short, False: broadcast.sent}
+        for one in group:
+            cost.down(messages[one.recalls])
+        own = {
+            one.recalls: _received(broadcast, one, messages[one.recalls], device) for one in group
+        }
+        received = stack([own[one.recalls] for one in group], dtype)
+        states = stack([_state(setup, one) for one in group], dtype)
+        work = [ClientWork(rules, problem.clients[c], prox, t, c) for c in members]
+        together = StackedWork(StackedModule(problem.clients, members), work)
+        uploads, states = rules.algorithm.local(states, received, together)
+        # Models that can be stacked have no normalisation statistics.
+        uploads = encode_upload(rules, uploads, problem.start_buffers, together)
+        for one, state in zip(group, unstack(states, len(group)), strict=True):
+            setup.store.write(one.new, state)
+    for upload in unstack(uploads, len(group)):
+        cost.up(upload)
+    rows = {name: as_rows(entry, len(group)) for name, entry in uploads.items()}
+    if not all(bool(matrix.sum().isfinite()) for matrix in rows.values()):
+        for k, client in enumerate(members):
+            require_finite({name: matrix[k] for name, matrix in rows.items()}, t, client)
+    return rows
+
+
+def _received(
+    broadcast: Broadcast, one: Participation, message: State, device: torch.device
+) -> State:
+    """Return the message together with the entries that the client computes itself."""
+    received = {**message, **broadcast.recalled} if one.recalls else message
+    return on_device(received, device)
+
+
+def _state(setup: WorkerSetup, one: Participation) -> State:
+    start = setup.problem.start
+    if one.old is None:
+        return setup.rules.algorithm.client_init(start)
+    return on_device(setup.store.read(one.old), start.device)
+
+
+def on_device(state: State, device: torch.device) -> State:
+    """Return the state with its vectors on a device; vectors that are there are not copied."""
+    return {k: v.to(device) if isinstance(v, Tensor) else v for k, v in state.items()}
+
+
+@dataclass(frozen=True)
+class EvaluationRequest:
+    """A model ``z`` to be measured, with its statistics and whether ∇f(z) is needed."""
+
+    z: Tensor
+    buffers: Tensor
+    gradient: bool
+
+
+@dataclass
+class EvaluationResult:
+    """The losses of some clients and Σ p_i ∇f_i(z) over them, or the measures on test data."""
+
+    losses: list[float] = field(default_factory=list)
+    gradient: Vectors = field(default_factory=dict)
+    test: dict[str, float] = field(default_factory=dict)
+
+
+def evaluate(
+    setup: WorkerSetup, request: EvaluationRequest, clients: range | None
+) -> EvaluationResult:
+    """Measure the losses of some clients; ``clients`` None measures the test data instead."""
+    problem, z = setup.problem, request.z.to(setup.problem.start.device)
+    problem.buffers.copy_(request.buffers)
+    if clients is None:
+        with explain_errors("the test of the model failed"):
+            return EvaluationResult(test=problem.test(z))
+    found, total = EvaluationResult(), Tree()
+    for client in clients:
+        with explain_errors(f"the loss of client {client} could not be computed"):
+            objective = problem.clients[client]
+            if not request.gradient:
+                found.losses.append(objective.value(z))
+                continue
+            loss, gradient = objective.value_and_gradient(z)
+            found.losses.append(loss)
+            total.push({"gradient": problem.weights[client] / problem.total_weight * gradient})
+    found.gradient = total.total() if request.gradient else {}
+    return found

@@ -1,0 +1,54 @@
+"""Losses of networks, by their name in a configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from fedcanon.errors import FedcanonError
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+"""The mean loss over a batch, called as loss(outputs, targets) like PyTorch's losses."""
+
+
+def cross_entropy() -> Loss:
+    """Cross-entropy between scores and class numbers: multinomial logistic loss."""
+    return nn.CrossEntropyLoss()
+
+
+LOSSES: dict[str, Callable[..., Loss]] = {"cross_entropy": cross_entropy}
+"""Every loss by its name in a configuration; each is made from its options."""
+
+
+def require_mean(name: str, loss: Loss, outputs: Tensor, targets: Tensor) -> None:
+    """Refuse a loss that is not the mean over the samples of a batch.
+
+    Values and gradients over a client's data are computed in pieces and averaged. For any other
+    loss this would be wrong, and nobody would notice. The loss is tried on one batch, as a whole
+    and sample by sample.
+
+    Args:
+        name: What the loss is called in messages.
+        loss: The loss.
+        outputs: The outputs of a network for a batch.
+        targets: The classes of the same samples.
+
+    Raises:
+        FedcanonError: The loss fails on the batch, or is not the mean.
+    """
+    try:
+        whole = loss(outputs, targets)
+        single = [loss(outputs[k : k + 1], targets[k : k + 1]) for k in range(len(targets))]
+        mean = torch.stack(single).mean()
+    except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        reason = str(error).partition("\n")[0].rstrip(".")
+        raise FedcanonError(
+            f"the loss '{name}' fails on scores of shape {tuple(outputs.shape)}: {reason}."
+        ) from error
+    if whole.shape != () or not torch.allclose(whole, mean, rtol=1e-3, atol=1e-6):
+        raise FedcanonError(
+            f"the loss '{name}' is not the mean over samples: it is {whole.tolist()} on "
+            f"{len(targets)} samples whose own losses have the mean {float(mean):.6g}."
+        )

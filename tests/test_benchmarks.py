@@ -1,0 +1,49 @@
+"""Every benchmark still runs; what it measures is for a quiet machine."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+pytestmark = pytest.mark.slow
+
+
+def smoke(name):
+    """What the short form of a benchmark prints."""
+    command = [sys.executable, f"benchmarks/{name}.py", "--smoke"]
+    wide = {**os.environ, "COLUMNS": "200"}
+    done = subprocess.run(command, cwd=ROOT, env=wide, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_prox():
+    printed = smoke("prox")
+    assert all(f" {penalty} " in printed for penalty in ("ℓ1", "MCP", "SCAD"))
+
+
+def test_data():
+    assert "times as fast as the DataLoader" in smoke("data")
+
+
+def test_engine():
+    printed = smoke("engine")
+    for ratio in ("ours / bare loop", "arithmetic limit / ours", "100 clients / 10 clients"):
+        assert ratio in printed
+
+
+@pytest.mark.flower
+def test_deployment():
+    header, units, second = smoke("deployment").splitlines()[-3:]
+    assert header.split() == ["round", "down", "up", "seconds", "own", "beyond"]
+    assert units.split() == ["bytes", "/counted"] * 2
+    assert second.split()[0] == "2"
+    assert float(second.split()[2]) > 1  # what is on the wire holds what was counted
+
+
+def test_none_is_forgotten():
+    names = {path.stem for path in (ROOT / "benchmarks").glob("*.py")}
+    assert names == {"prox", "data", "engine", "deployment"}
