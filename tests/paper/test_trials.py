@@ -12,7 +12,7 @@ from fedcanon.data import DATASETS
 from fedcanon.paper.trials import Trainer, Training, Watch, portion, run_name
 from fedcanon.paper.tuning import Trained, Tuned, Tuner, held_out
 from fedcanon.runs import Observer, Record
-from fedcanon.runs.build import spread
+from fedcanon.runs.build import divide_dataset
 from fedcanon.runs.config import changed, make_config
 from fedcanon.runs.folder import RunFolder
 from fedcanon.runs.measures import Cost
@@ -125,7 +125,7 @@ def test_tuning_never_sees_the_test_samples(tmp_path):
 
 
 def clients(config, dataset):
-    whole, parts = spread(config, dataset)
+    whole, parts = divide_dataset(config, dataset)
     return [whole.train.take(part) for part in parts]
 
 

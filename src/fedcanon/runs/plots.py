@@ -1,4 +1,4 @@
-"""Pictures of runs."""
+"""Plots of the measures of runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COLOURS = ("#3b5bdb", "#e8590c", "#2b8a3e", "#c2255c", "#0c8599", "#f08c00", "#5
 
 
 class Against(StrEnum):
-    """The horizontal axis of a picture of runs."""
+    """The quantity on the horizontal axis."""
 
     rounds = "rounds"
     bytes = "bytes"
@@ -37,12 +37,12 @@ class Against(StrEnum):
 def plot_histories(
     histories: Mapping[str, Sequence[Record]], title: str, against: Against = Against.rounds
 ) -> Figure:
-    """Draw objective, accuracy, sparsity and stationarity of some runs, as far as measured.
+    """Plot objective, accuracy, sparsity and stationarity of several runs.
 
     Args:
-        histories: The measures of each run, by its label.
-        title: The title of the picture.
-        against: The horizontal axis.
+        histories: The records of each run, by its label in the legend.
+        title: The title of the figure.
+        against: The quantity on the horizontal axis.
     """
     tables = {label: [r.flat() for r in history] for label, history in histories.items()}
     shown = [n for n in PANELS if any(rows[-1].get(n) is not None for rows in tables.values())]
@@ -76,7 +76,7 @@ def _position(row: dict[str, Any], against: Against) -> float:
 
 
 def _styles() -> Iterator[dict[str, Any]]:
-    """Eight colours that the colour-blind can tell apart, then the same with dashed lines."""
+    """Yield line styles: colours that colour-blind people can distinguish, then with dashes."""
     for dashes in ("-", "--", ":", "-."):
         for colour in COLOURS:
             yield {"color": colour, "linestyle": dashes}
