@@ -11,9 +11,10 @@ from scipy import optimize
 from scipy.special import expit
 from torch import nn
 
-from fedcanon import FedcanonError, Federation, FlatModule, ModuleObjective
+from fedcanon import FedAvg, FedcanonError, Federation, FlatModule, ModuleObjective
 from fedcanon.algorithms import FedADMM, FedDR, FedDyn, FedPD, InverseTime
-from fedcanon.compression import Encoded, Identity
+from fedcanon.compression import Encoded
+from fedcanon.engines import Rules
 from fedcanon.engines import work as work_module
 from fedcanon.engines.work import ClientWork, CountedProx
 from fedcanon.penalties import L1, MCP, Zero
@@ -26,8 +27,8 @@ CENTRE = torch.tensor([1.0, -2.0, 0.5, 3.0, -0.5, 0.1], dtype=torch.float64)
 
 
 def work_on(objective, penalty=None, batch_size=None, seed=3, t=2, client=1):
-    draws = partial(generator, seed, t=t, client=client)
-    return ClientWork(objective, CountedProx(penalty or Zero()), batch_size, Identity(), draws)
+    rules = Rules(FedAvg(), penalty or Zero(), batch_size, seed)
+    return ClientWork(rules, objective, CountedProx(rules.penalty), t, client)
 
 
 def batches(samples, size, seed=3, t=2, client=1):

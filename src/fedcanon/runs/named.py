@@ -93,7 +93,7 @@ def _tables(key: str, value: Any) -> list[Table]:
 
 def make_model(table: Table) -> Model:
     """Make the model of a ``[model]`` table: by name, or by package.module:factory."""
-    if is_import_path(table["name"]):
+    if ":" in table["name"]:
         return Imported(table["name"], {k: v for k, v in table.items() if k != "name"})
     return _make("model", MODELS, table, Model)
 
