@@ -1,17 +1,5 @@
 """Training over real clients: messages, rounds and stored states, independent of the network."""
 
-from fedcanon.deployment.ledger import Ledger
-from fedcanon.deployment.participant import Participant
-from fedcanon.deployment.protocol import Message, Network, Presence, Reply
-from fedcanon.deployment.server import DeployedEngine, Deployment
+import lazy_loader
 
-__all__ = [
-    "DeployedEngine",
-    "Deployment",
-    "Ledger",
-    "Message",
-    "Network",
-    "Participant",
-    "Presence",
-    "Reply",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

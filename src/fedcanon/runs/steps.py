@@ -5,7 +5,7 @@ from __future__ import annotations
 from fedcanon.algorithms import Algorithm
 from fedcanon.errors import FedcanonError
 from fedcanon.objectives import Problem
-from fedcanon.objectives.smoothness import smoothness
+from fedcanon.objectives.lipschitz import smoothness
 from fedcanon.randomness import Purpose, generator
 from fedcanon.runs.config import Config, Table
 from fedcanon.runs.named import make_algorithm, make_penalty

@@ -1,34 +1,5 @@
 """Models by name, sized from a dataset's shape and number of classes."""
 
-from fedcanon.objectives.models.base import Model
-from fedcanon.objectives.models.imported import Imported
-from fedcanon.objectives.models.resnet import ResNet18, ResNet34, ResNet50, ResNet101
-from fedcanon.objectives.models.small import CNN, MLP, BinaryLogistic, Linear
-from fedcanon.objectives.models.trial import require_fit
+import lazy_loader
 
-MODELS: dict[str, type[Model]] = {
-    "logistic": BinaryLogistic,
-    "linear": Linear,
-    "mlp": MLP,
-    "cnn": CNN,
-    "resnet18": ResNet18,
-    "resnet34": ResNet34,
-    "resnet50": ResNet50,
-    "resnet101": ResNet101,
-}
-"""Every model by its name in a configuration."""
-
-__all__ = [
-    "CNN",
-    "MLP",
-    "MODELS",
-    "BinaryLogistic",
-    "Imported",
-    "Linear",
-    "Model",
-    "ResNet18",
-    "ResNet34",
-    "ResNet50",
-    "ResNet101",
-    "require_fit",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
