@@ -6,7 +6,8 @@ from math import prod
 import torch
 from torch import Tensor
 
-from fedcanon import FedcanonError, Penalty, train
+from fedcanon import Penalty, train
+from fedcanon.penalties import Shape, require_above
 
 
 @dataclass(frozen=True)
@@ -22,8 +23,8 @@ class AsymmetricL1(Penalty):
     negative: float = 1e-2
 
     def __post_init__(self) -> None:
-        if not (self.positive >= 0 and self.negative >= 0):
-            raise FedcanonError("AsymmetricL1 needs two slopes of at least 0.")
+        require_above(self, "positive", 0, or_equal=True)
+        require_above(self, "negative", 0, or_equal=True)
 
     def value(self, x: Tensor) -> float:
         return float(torch.maximum(self.positive * x, -self.negative * x).sum())
@@ -31,7 +32,7 @@ class AsymmetricL1(Penalty):
     def _prox_(self, x: Tensor, step: float) -> None:
         x.sub_(x.clamp(-step * self.negative, step * self.positive))
 
-    def subgradient_bound(self, shape: tuple[int, ...]) -> float:
+    def subgradient_bound(self, shape: Shape) -> float:
         return prod(shape) * max(self.positive, self.negative) ** 2
 
 

@@ -8,7 +8,6 @@ from fedcanon import FedCanonPlus, Federation, FlatModule, ModuleObjective, Prob
 from fedcanon.penalties import GroupLasso, PerLayer
 
 torch.manual_seed(0)
-torch.set_num_threads(1)
 
 # Your data: one tensor of inputs, one of targets. Every client holds two of the ten digits.
 images, labels = load_digits(return_X_y=True)

@@ -21,6 +21,7 @@ from .data import Dataset as Dataset
 from .engines import Local as Local
 from .errors import DivergenceError as DivergenceError
 from .errors import FedcanonError as FedcanonError
+from .errors import RunStoppedError as RunStoppedError
 from .estimators import FederatedClassifier as FederatedClassifier
 from .estimators import FederatedRegressor as FederatedRegressor
 from .objectives import FlatModule as FlatModule

@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Annotated, BinaryIO, TypeVar
 
+from filelock import FileLock, Timeout
 from pydantic import Field, TypeAdapter, ValidationError
 
 from fedcanon.errors import FedcanonError
@@ -28,11 +29,11 @@ def write_whole(path: Path, content: str | Callable[[Path], object]) -> None:
     An existing file is replaced.
 
     Args:
-        path: the file.
-        content: its text, or a function that writes a file at the path it is given.
+        path: The file.
+        content: Its text, or a function that writes a file at the path it is given.
 
     Raises:
-        OSError: the file cannot be written; nothing is left of it.
+        OSError: The file cannot be written; nothing is left of it.
     """
     with unfinished(path) as temporary:
         if isinstance(content, str):
@@ -86,6 +87,23 @@ def new_folder(path: Path) -> Iterator[Path]:
         raise
 
 
+def lock_of(folder: Path) -> FileLock:
+    """The lock that a process at work in a folder holds."""
+    if not folder.is_dir():  # taking the lock would make it
+        raise FedcanonError(f"the folder {folder} is gone: put it back, or begin anew.")
+    return FileLock(folder / ".lock")
+
+
+@contextmanager
+def locked(folder: Path, refusal: str) -> Iterator[None]:
+    """Keep other processes out of a folder; if one is at work there, raise ``refusal``."""
+    try:
+        with lock_of(folder).acquire(blocking=False):
+            yield
+    except Timeout:
+        raise FedcanonError(refusal) from None
+
+
 def private_file(path: Path) -> BinaryIO:
     """Create a file that only its owner may read, from its first moment on.
 
@@ -108,14 +126,14 @@ def read_json(path: Path, kind: TypeAdapter[T]) -> T | None:
     """Read a JSON file.
 
     Args:
-        path: the file.
-        kind: what it must hold.
+        path: The file.
+        kind: What it must hold.
 
     Returns:
         Its content; None if there is no such file.
 
     Raises:
-        FedcanonError: the file cannot be read, or holds something else.
+        FedcanonError: The file cannot be read, or holds something else.
     """
     content = _read(path)
     return None if content is None else _checked(path, kind, content)

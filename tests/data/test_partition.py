@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from fedcanon import FedcanonError, build, load_config
-from fedcanon.data import DATASETS, Split, make_partition, partition
-from fedcanon.data.partition import MINIMUM, PARTITIONS
+from fedcanon.data import DATASETS, MINIMUM, Partition, Split, make_partition, partition
+from fedcanon.data.partition import PARTITIONS
 from fedcanon.data.partition.skew import label_counts, label_skew, size_skew
 from fedcanon.randomness import Purpose, generator
 
@@ -294,4 +294,5 @@ class TestFlower:
 
 def test_every_partition_says_what_it_is_in_one_line():
     for rule in PARTITIONS.values():
+        assert issubclass(rule, Partition)
         assert (rule.__doc__ or "").partition("\n")[0].endswith(".")

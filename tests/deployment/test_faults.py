@@ -324,8 +324,7 @@ def test_a_client_can_leave_while_a_round_waits_for_it(keeper, tmp_path):
     there.fates = [asked_to_leave]
     there.step()
     assert there.membership.members.keys() == {0, 1, 3}
-    status = read_status(tmp_path)
-    assert status["membership"]["gone"] == {"2": "left"}
+    assert read_status(tmp_path).membership.gone == {2: "left"}
 
 
 def test_what_a_stalled_round_waits_for_can_be_seen(tmp_path):
@@ -344,8 +343,8 @@ def test_what_a_stalled_round_waits_for_can_be_seen(tmp_path):
 
     there.present = present
     there.step()
-    assert set(seen[0]["present"]) == {"0", "1"}
-    assert "2 of 4 needed updates" in seen[0]["events"][-1]
+    assert seen[0].present.keys() == {0, 1}
+    assert "2 of 4 needed updates" in seen[0].events[-1]
 
 
 @pytest.mark.parametrize(

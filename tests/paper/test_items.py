@@ -8,11 +8,12 @@ import torch
 from fedcanon.cli import paper as cli
 from fedcanon.cli.paper import Name
 from fedcanon.objectives.models import MODELS
-from fedcanon.paper import accuracy, costs, fig1, fig2, fig3, properties, prox, seconds, theory
+from fedcanon.paper import accuracy, costs, fig1, fig2, fig3, properties, prox, theory
 from fedcanon.paper.items import ITEMS
 from fedcanon.paper.masks import MaskedL1, MaskedMCP, MaskedSCAD
+from fedcanon.paper.methods import TIMED, TIMED_BASELINES
+from fedcanon.paper.outcome import Scale
 from fedcanon.paper.quadratics import scattered_problem
-from fedcanon.paper.scales import Scale
 from fedcanon.penalties import L1, MCP, SCAD
 
 
@@ -53,7 +54,7 @@ def test_table_three_is_counted_and_agrees(written):
     assert kept["data"]["FedCanon"] == {"prox": 1, "floats per d": 3}
     assert kept["data"]["FedCanon+"] == {"prox": 1, "floats per d": 2}
     assert {path.name for path in folder.iterdir()} == {"costs.json", "costs.md", "costs.tex"}
-    assert costs.CLIENTS == 10
+    assert (costs.N, costs.S, costs.K) == (10, 3, 5)
 
 
 @pytest.mark.slow
@@ -80,12 +81,12 @@ def test_table_one_times_both_forms_of_the_prox(outcome):
     times = found.data["ResNet-18"]
     # torchvision's ResNet-18 has 11,689,512 parameters for 1,000 classes and three channels.
     assert times["parameters"] == 11_689_512 - 990 * 513 - 64 * 2 * 49
-    for name, penalty in prox.OURS.items():
+    for name, penalty in prox.PENALTIES["ours"].items():
         assert 0 < times["ours"][name] < times["masks"][name]
         assert rows(found)["ResNet-18"][0] == "11.2 M"
         assert penalty.rho < 1 / prox.STEP
     assert rows(found)["  the paper"][2:] == ("119.8 (1.38×)", "222.4 (2.57×)", "387.4 (4.47×)")
-    assert len(found.figure.axes) == len(prox.OURS)
+    assert len(found.figure.axes) == len(prox.PENALTIES["ours"])
     assert set(prox.PAPER) == {f"ResNet-{n}" for n in (18, 34, 50, 101)}
     assert {name.lower().replace("-", "") for name in prox.PAPER} <= set(MODELS)
 
@@ -180,7 +181,7 @@ def test_figure_two_on_fashion_mnist(outcome):
 @pytest.mark.data("fashion_mnist")
 def test_figure_three_on_fashion_mnist(outcome):
     found = outcome("fig3")
-    assert set(found.data["seconds of a round"]) == set(fig3.METHODS)
+    assert set(found.data["seconds of a round"]) == set(TIMED)
     assert all(value > 0 for value in found.data["seconds of a round"].values())
     assert len(found.figure.axes) == len(fig3.PARTITIONS)
     panel = found.figure.axes[0]
@@ -203,10 +204,10 @@ def test_table_five_has_the_ratios_of_the_paper(outcome):
     assert last["ZA1"].get_ydata() == pytest.approx([4.81, 6.99, 9.74, 10.02], abs=0.005)
     # One legend for all panels, though the paper has no FedCanon+.
     assert all(line.get_color() == first[label].get_color() for label, line in last.items())
-    ours, masks = found.data[seconds.OURS], found.data[seconds.MASKS]
+    masks, ours = (found.data[form] for form in ("boolean masks", "one pass"))
     assert min(ours) == 1
     # The prox of masks costs those most that call it most.
-    for method in seconds.BASELINES:
+    for method in TIMED_BASELINES:
         assert masks[2][method] > ours[2][method]
 
 

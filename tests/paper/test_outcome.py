@@ -6,8 +6,7 @@ import math
 from markdown import Markdown
 from matplotlib.figure import Figure
 
-from fedcanon.paper.outcome import Claim, Outcome, Table, judged, markdown, write
-from fedcanon.paper.scales import Scale
+from fedcanon.paper.outcome import Claim, Outcome, Scale, Table, judged, latex, markdown, write
 
 TABLE = Table("K & |S|", ("", "ℓ1 of 5 %", "a_b"), [("FedCanon", "1.0 ± 0.1", "✓")])
 CLAIM = Claim("h is slow", "it is not", False)
@@ -15,7 +14,6 @@ CLAIM = Claim("h is slow", "it is not", False)
 
 def made(**changes):
     fields = {
-        "item": "demo",
         "title": "A demonstration",
         "scale": Scale.laptop,
         "settings": {"K": 10},
@@ -29,9 +27,10 @@ def made(**changes):
 def test_every_form_holds_the_table_and_the_verdict(tmp_path):
     figure = Figure()
     figure.subplots().plot([0, 1], [1, 0])
-    paths = write(made(figure=figure), tmp_path / "new" / "folder")
+    paths = write("demo", made(figure=figure), tmp_path / "new" / "folder")
     assert [path.suffix for path in paths] == [".json", ".md", ".tex", ".png", ".pdf"]
     kept = json.loads(paths[0].read_text(encoding="utf-8"))
+    assert kept["item"] == "demo"
     assert kept["data"] == {"losses": [1.0, 0.123457], "10": None}
     assert kept["claims"][0]["verdict"] == "does not agree"
     assert "| FedCanon | 1.0 ± 0.1 | ✓ |" in paths[1].read_text(encoding="utf-8")
@@ -41,11 +40,17 @@ def test_every_form_holds_the_table_and_the_verdict(tmp_path):
 
 
 def test_latex_escapes_what_it_must(tmp_path):
-    tex = write(made(), tmp_path)[2].read_text(encoding="utf-8")
+    tex = write("demo", made(), tmp_path)[2].read_text(encoding="utf-8")
     assert r"\caption{K \& $|$S$|$}" in tex
     assert r" & $\ell$1 of 5 \% & a\_b \\" in tex
     assert r"FedCanon & 1.0 $\pm$ 0.1 & $\checkmark$ \\" in tex
     assert tex.count("{") == tex.count("}")
+
+
+def test_latex_has_greek_letters():
+    shown = latex(made(tables=[Table("αβγηκμρσφ", ("",), [])]))
+    letters = r"$\alpha$$\beta$$\gamma$$\eta$$\kappa$$\mu$$\rho$$\sigma$$\phi$"
+    assert rf"\caption{{{letters}}}" in shown
 
 
 def test_markdown_keeps_stars():
@@ -57,7 +62,7 @@ def test_markdown_keeps_stars():
 
 
 def test_no_figure_no_picture(tmp_path):
-    assert [path.suffix for path in write(made(), tmp_path)] == [".json", ".md", ".tex"]
+    assert [path.suffix for path in write("demo", made(), tmp_path)] == [".json", ".md", ".tex"]
 
 
 def test_the_smallest_scale_gives_no_verdicts():

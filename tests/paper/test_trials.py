@@ -1,5 +1,6 @@
 """Trainings of the paper are run folders that are found again, and steps are tuned fairly."""
 
+import math
 from contextlib import nullcontext
 from dataclasses import replace
 
@@ -8,18 +9,19 @@ import torch
 
 from fedcanon import FedcanonError
 from fedcanon.data import DATASETS
-from fedcanon.paper.trials import Trainer, Watch, portion, run_name
-from fedcanon.paper.tuning import Tuned, held_out, train_tuned, tune
-from fedcanon.runs import Observer
-from fedcanon.runs.build import spread
+from fedcanon.paper.trials import Trainer, Training, Watch, portion, run_name
+from fedcanon.paper.tuning import Trained, Tuned, Tuner, held_out
+from fedcanon.runs import Observer, Record
+from fedcanon.runs.build import divide_dataset
 from fedcanon.runs.config import changed, make_config
 from fedcanon.runs.folder import RunFolder
+from fedcanon.runs.measures import Cost
 
 CONFIG = make_config(None, {"rounds": 4, "model": "linear"})
 DIGITS = DATASETS["digits"]()
 
 
-class Counting(Watch):
+class Counting(Watch, Observer):
     """Counts rounds, and stops a training after some of them where it is told to."""
 
     def __init__(self, stop_after=None):
@@ -27,8 +29,6 @@ class Counting(Watch):
 
     def training(self, label):
         return nullcontext(self)
-
-    begin = record = end = lambda self, *_: None
 
     def round(self, t):
         self.rounds += 1
@@ -101,38 +101,31 @@ def test_a_portion_says_so_and_keeps_samples_with_their_labels():
 
 
 def test_tuning_takes_the_best_step_and_passes_over_those_that_diverge(tmp_path):
-    trainer = Trainer(tmp_path)
-    grid = {"beta": (1e-6, 0.1, 1e38)}
-    tuned = tune(
-        trainer, "fedavg", changed(CONFIG, {"algorithm": {"name": "fedavg"}}), DIGITS, grid, 3
-    )
+    tuner = Tuner(Trainer(tmp_path), DIGITS, rounds=3)
+    config = changed(CONFIG, {"algorithm": {"name": "fedavg"}})
+    tuned = tuner.rank("fedavg", config, {"beta": (1e-6, 0.1, 1e38)})
     assert tuned.ranking[0] == {"beta": 0.1}
     losses = [point["validation_loss"] for point in tuned.grid]
     assert losses[2] is None
     assert losses[1] < losses[0]
     with pytest.raises(FedcanonError, match="every step of its grid"):
-        tune(
-            trainer,
-            "fedavg",
-            changed(CONFIG, {"algorithm": {"name": "fedavg"}}),
-            DIGITS,
-            {"beta": (1e38, 2e38)},
-            3,
-        )
+        tuner.rank("fedavg", config, {"beta": (1e38, 2e38)})
 
 
 def test_tuning_never_sees_the_test_samples(tmp_path):
     """With test labels turned into nonsense, the validation losses stay the same to the bit."""
     nonsense = replace(DIGITS, test=replace(DIGITS.test, targets=DIGITS.test.targets.flip(0)))
     grids = [
-        tune(Trainer(tmp_path / name), "fedcanon+", CONFIG, data, {"beta": (0.05, 0.1)}, 2).grid
+        Tuner(Trainer(tmp_path / name), data, rounds=2)
+        .rank("fedcanon+", CONFIG, {"beta": (0.05, 0.1)})
+        .grid
         for name, data in (("a", DIGITS), ("b", nonsense))
     ]
     assert grids[0] == grids[1]
 
 
 def clients(config, dataset):
-    whole, parts = spread(config, dataset)
+    whole, parts = divide_dataset(config, dataset)
     return [whole.train.take(part) for part in parts]
 
 
@@ -157,23 +150,60 @@ def test_another_partition_is_another_tuning():
 
 
 def test_the_next_best_step_is_taken_where_the_best_diverges(tmp_path):
+    tuner = Tuner(Trainer(tmp_path), DIGITS, rounds=3, seeds=(0, 1))
     config = changed(CONFIG, {"algorithm": {"name": "fedavg"}})
-    tuned = Tuned([{"beta": 1e38}, {"beta": 0.1}, {"beta": 0.01}], [])
-    steps, trainings = train_tuned(Trainer(tmp_path), "fedavg", config, DIGITS, tuned, seeds=(0, 1))
-    assert steps == {"beta": 0.1}
-    assert len(trainings) == 2
-    assert not any(training.diverged for training in trainings)
+    ranking = [{"beta": 1e38}, {"beta": 0.1}, {"beta": 0.01}]
+    found = tuner.train_ranked("fedavg", config, Tuned(ranking, []))
+    assert found.settings == {"beta": 0.1}
+    assert len(found.trainings) == 2
+    assert not found.diverged
     hopeless = Tuned([{"beta": 1e38}, {"beta": 2e38}], [])
-    steps, (training,) = train_tuned(Trainer(tmp_path), "fedavg", config, DIGITS, hopeless)
-    assert steps == {"beta": 1e38}
-    assert training.diverged
+    found = tuner.train_ranked("fedavg", config, hopeless)
+    assert found.settings == {"beta": 1e38}
+    assert found.diverged
+    assert found.shown == "diverged (β 1e+38)"
 
 
 def test_a_single_point_needs_no_training(tmp_path):
-    assert tune(Trainer(tmp_path), "", CONFIG, DIGITS, {"beta": (0.1,)}, 2).ranking == [
-        {"beta": 0.1}
-    ]
+    tuner = Tuner(Trainer(tmp_path), DIGITS, rounds=2)
+    assert tuner.rank("", CONFIG, {"beta": (0.1,)}).ranking == [{"beta": 0.1}]
     assert not list(tmp_path.iterdir())
+
+
+def record(t, accuracy):
+    cost = Cost()
+    return Record(t, 1.0, 1.0, None, 0, 0.0, {"accuracy": accuracy}, {}, [], cost, 0.0)
+
+
+def training(*accuracies, diverged=""):
+    return Training([record(t, accuracy) for t, accuracy in enumerate(accuracies)], diverged)
+
+
+def test_accuracies_are_means_of_the_last_measurements_and_of_seeds():
+    found = Trained({"beta": 0.1}, [training(0.1, 0.4, 0.6), training(0.1, 0.6, 0.8)], [], last=2)
+    assert found.accuracies == pytest.approx([0.5, 0.7])
+    assert found.accuracy == pytest.approx(0.6)
+    assert found.shown == "0.6000 (β 0.1)"
+    assert found.deviation == pytest.approx(0.2 / math.sqrt(2))
+    assert found.fluctuation == pytest.approx(0.2 / math.sqrt(2))
+    rounds, means = found.curve
+    assert rounds == [0, 1, 2]
+    assert means == pytest.approx([0.1, 0.5, 0.7])
+
+
+def test_a_training_that_diverged_counts_as_nothing_and_ends_the_curve():
+    lost = training(0.2, diverged="in round 0")
+    for both in ([lost, training(0.2, 0.6)], [training(0.2, 0.6), lost]):
+        found = Trained({"beta": 0.1}, both, [], last=2)
+        assert sorted(found.accuracies) == pytest.approx([0.0, 0.4])
+        assert found.shown == "diverged (β 0.1)"
+        assert found.fluctuation == pytest.approx(0.4 / math.sqrt(2))
+        assert found.curve == ([0], [0.2])
+
+
+def test_one_measurement_does_not_vary():
+    found = Trained({"beta": 0.1}, [training(0.2, 0.6)], [], last=1)
+    assert (found.deviation, found.fluctuation) == (0.0, 0.0)
 
 
 def test_the_base_watch_shows_nothing():

@@ -3,7 +3,6 @@
 import math
 
 import pytest
-from fedcanon.report.plots import plot_histories, save
 
 from fedcanon import FedcanonError
 from fedcanon.report.page import check_target, serving, write_report
@@ -15,6 +14,7 @@ from fedcanon.report.page.reading import read_run
 from fedcanon.report.page.results import notes, results
 from fedcanon.report.wording import byte_count, described, duration, mean_and_deviation, written
 from fedcanon.runs.folder import RunFolder
+from fedcanon.runs.plots import plot_histories, save
 from fedcanon.runs.training import train
 
 

@@ -6,8 +6,10 @@ import sys
 import pytest
 import tomli_w
 import torch
+from typer.testing import CliRunner
 
 from fedcanon import FedcanonError, build, load, load_config, train
+from fedcanon.cli.app import app
 from fedcanon.compression import Chain, Clip, TopK
 from fedcanon.runs.compare import variants
 from fedcanon.runs.named import make_compressor
@@ -16,6 +18,7 @@ SOURCE = '''
 from dataclasses import dataclass
 
 import numpy as np
+from torch.nn import functional
 
 from fedcanon.algorithms import FedAvg
 from fedcanon.compression import TopK
@@ -65,6 +68,14 @@ class Summed(Focal):
         return super().__call__(outputs, targets) * len(targets)
 
 
+class Weighted(Focal):
+    """No mean either: the weights of the classes are normalised over a batch."""
+
+    def __call__(self, outputs, targets):
+        weights = 1.0 + np.arange(outputs.shape[1])
+        return functional.cross_entropy(outputs, targets, outputs.new_tensor(weights))
+
+
 def digits():
     return DATASETS["digits"]()
 
@@ -109,6 +120,15 @@ def test_a_run_of_nothing_but_own_parts():
     assert not torch.allclose(own.vector, focal.vector, atol=1e-3)
 
 
+def test_an_evaluation_measures_the_loss_of_the_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["fedcanon"])
+    result = train({**OWN, "loss": {"name": "own_parts:Focal"}}, folder=tmp_path / "run")
+    shown = CliRunner().invoke(app, ["evaluate", str(tmp_path / "run")])
+    assert shown.exit_code == 0, shown.output
+    assert f"loss {result.last.test['test_loss']:.4f}" in shown.output
+    assert "loss own_parts:Focal" in CliRunner().invoke(app, ["show", str(tmp_path / "run")]).output
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["processes", "ray", "flower"])
 def test_they_are_found_wherever_clients_run(engine, tmp_path):
@@ -143,6 +163,7 @@ def test_a_method_of_ones_own_can_be_compared():
         ("data.partition", "own_parts:Norm", "must be a Partition"),
         ("data.partition", "dirichlett:0.2", "no partition called 'dirichlett'"),
         ("loss.name", "own_parts:Summed", "is not the mean over samples"),
+        ("loss.name", "own_parts:Weighted", "is not the mean over samples"),
         ("loss.name", "own_parts:digits", "the loss 'own_parts:digits' fails"),
         ("loss.name", "hinge", "there is no loss called 'hinge'"),
         ("loss.gama", "2.0", "unknown key 'loss.gama'"),

@@ -11,7 +11,18 @@ from sklearn.linear_model import LogisticRegression
 from fedcanon.data import DATASETS
 from fedcanon.errors import FedcanonError
 from fedcanon.objectives import Logistic, Problem
-from fedcanon.penalties import L0, L1, MCP, SCAD, GroupLasso, Huber, LInf, Nuclear, on_weights
+from fedcanon.penalties import (
+    L0,
+    L1,
+    MCP,
+    SCAD,
+    GroupLasso,
+    Huber,
+    LInf,
+    Nuclear,
+    WeightedL1,
+    on_weights,
+)
 from fedcanon.runs.build import build, build_problem
 from fedcanon.runs.config import changed, load_config
 from fedcanon.runs.observers import Observer
@@ -97,6 +108,8 @@ def test_bic_is_the_formula(lasso):
         assert point.criterion == pytest.approx(expected, rel=1e-9)
     assert path.chosen == np.argmin([point.criterion for point in path.points])
 
+
+UNPENALISED = f"{{name='weighted_l1', kappa=1.0, weights={[0.0, 2.0, *[1.0] * 28]}}}"
 
 SHORT = [word for setting in LASSO for word in ("--set", setting)]
 SHORT += ["--set", "rounds=20", "--kappas", "0.3:0.03:4"]
@@ -217,6 +230,60 @@ def test_the_largest_kappa_is_the_dual_norm_of_the_gradient(penalty, expected):
     assert found == pytest.approx(float(expected(null_gradient(problem))), rel=1e-5)
 
 
+def test_the_largest_kappa_is_that_of_the_penalised_weights():
+    problem = shifted_problem()
+    weights = np.array([0.0, 1.0, 2.0, 0.0, 1.0, 1.0])
+    found = largest_kappa(problem, lambda k: on_weights(WeightedL1(k, weights), problem.layout))
+    X, y = problem.clients[0]._x, problem.clients[0]._y > 0
+    free = LogisticRegression(C=np.inf, tol=1e-10).fit(X[:, weights == 0], y)
+    residual = free.predict_proba(X[:, weights == 0])[:, 1] - y
+    gradient = np.abs(X.T @ residual / len(y))[weights > 0] / weights[weights > 0]
+    assert found == pytest.approx(gradient.max(), rel=1e-5)
+    groups = {"groups": [[0, 3], [1, 2], [4, 5]], "weights": [0, 1, 3]}
+    found = largest_kappa(
+        problem, lambda k: on_weights(GroupLasso(k, axis=1, **groups), problem.layout)
+    )
+    norms = [np.linalg.norm(X[:, columns].T @ residual) / len(y) for columns in ([1, 2], [4, 5])]
+    assert found == pytest.approx(max(norms[0], norms[1] / 3), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ["data.name=breast_cancer", "model.name=logistic", "penalty.name=l1"],
+        ["data.name=breast_cancer", "model.name=logistic", f"penalty={UNPENALISED}"],
+        ["model.name=linear", "penalty.name=group_lasso"],
+    ],
+    ids=["l1", "unpenalised weights", "groups from a random start"],
+)
+def test_an_automatic_path_begins_with_zeros(fedcanon, tmp_path, settings):
+    words = [word for setting in [*settings, "rounds=3"] for word in ("--set", setting)]
+    code, out, _ = fedcanon("path", *words, "--select", "bic", "--folder", str(tmp_path / "path"))
+    assert code == 0
+    found = rows(tmp_path / "path")
+    assert len(found) == 20
+    assert [float(found[0][name]) for name in ("nonzeros", "sparsity", "round")] == [0, 1, 0]
+    assert float(found[0]["gradient_norm"]) < 1e-5  # it is the solution for its κ
+    assert float(found[-1]["kappa"]) == pytest.approx(1e-3 * float(found[0]["kappa"]))
+    assert "nothing says whether 19 of 20 models converged" in out
+    assert "+" not in out
+
+
+def test_models_that_did_not_converge_are_marked_and_counted(fedcanon, tmp_path):
+    kappas = ("--kappas", "0.3:0.003:3", "--select", "bic", "--set", "rounds=150")
+    tolerance = ("--set", "stop.gradient=1e-4")
+    folder = tmp_path / "path"
+    code, out, _ = fedcanon("path", *SHORT, *kappas, *tolerance, "--folder", str(folder))
+    assert code == 0
+    marked = [line.split()[1].endswith("+") for line in out.splitlines()[2:5]]
+    assert marked == [row["stopped"] == "all rounds done" for row in rows(folder)]
+    assert marked == [float(row["gradient_norm"]) > 1e-4 for row in rows(folder)]
+    assert 0 < sum(marked) < 3
+    said = " ".join(out.split())
+    assert f"{sum(marked)} of 3 models, marked +, had not converged" in said
+    assert "use more rounds or larger steps" in said
+
+
 def test_no_kappa_of_a_smooth_penalty_makes_zeros():
     problem = shifted_problem()
     with pytest.raises(FedcanonError, match="no kappa makes all weights zero"):
@@ -266,6 +333,8 @@ def normalised(shape, classes):
     [
         (["--kappas", "0.1:0.01"], "--kappas takes first:last:count"),
         (["--kappas", "0.1:0:5"], "--kappas takes first:last:count"),
+        (["--kappas", "inf:0.01:3"], "--kappas takes first:last:count"),
+        (["--kappas", "1e300:1:3"], "L1 needs a kappa of at most 1e+30, not 1e+300"),
         (["--kappas", "0.1:0.01:1"], "--kappas takes first:last:count"),
         (["--kappas", "0.1:0.01:2.5"], "--kappas takes first:last:count"),
         (["--select", "aic"], "--select takes validation, bic or sparsity:0.9"),

@@ -232,7 +232,7 @@ def step_rules(L: float, local_steps: int, **automatic: float) -> StepRules:
 
 
 def local_prox_rules(L: float, rho: float, local_steps: int) -> StepRules:
-    """Return the rules of methods with a prox in each of K local steps: βK is at most 1/(2ρ)."""
+    """Return the rules of methods with a prox in each of K local steps: β = min(1/L, 1/(2ρ))/K."""
     return step_rules(L, local_steps, beta=safe_step(L, rho) / local_steps)
 
 

@@ -1,9 +1,10 @@
-"""The application: what all commands share."""
+"""What all commands share: the application, the console, options, tables."""
 
 from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +12,7 @@ import torch
 import typer
 from rich.console import Console
 from rich.markup import escape
+from rich.table import Table
 
 from fedcanon.errors import FedcanonError, RunStoppedError
 from fedcanon.version import __version__
@@ -20,7 +22,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-console = Console()
+console = Console(highlight=False)
 
 ConfigFile = Annotated[
     Path | None, typer.Argument(help="TOML file; the default run without one.", show_default=False)
@@ -37,9 +39,19 @@ def plain(text: object) -> str:
     return escape("".join(letters))
 
 
+def table_of(*texts: str, numbers: Sequence[str] = ()) -> Table:
+    """An empty table with columns of text and, behind them, columns of numbers."""
+    table = Table(box=None, padding=(0, 1), header_style="dim")
+    for name in texts:
+        table.add_column(plain(name), overflow="fold")
+    for name in numbers:
+        table.add_column(plain(name), justify="right", no_wrap=True)
+    return table
+
+
 def _show_version(wanted: bool) -> None:
     if wanted:
-        console.print(f"fedcanon {__version__}", highlight=False)
+        console.print(f"fedcanon {__version__}")
         raise typer.Exit
 
 
@@ -64,9 +76,9 @@ def main() -> None:
     try:
         app()
     except RunStoppedError as stop:
-        Console(stderr=True).print(escape(str(stop)), highlight=False, soft_wrap=True)
+        Console(stderr=True, highlight=False).print(plain(stop), soft_wrap=True)
         sys.exit(128 + signal.SIGINT)
     except FedcanonError as error:
         message = f"[bold red]error:[/] {plain(error)}"
-        Console(stderr=True).print(message, highlight=False, soft_wrap=True)
+        Console(stderr=True, highlight=False).print(message, soft_wrap=True)
         sys.exit(2)

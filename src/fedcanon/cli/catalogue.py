@@ -1,4 +1,4 @@
-"""``fedcanon list``: what a configuration can name."""
+"""``fedcanon list``: the algorithms, penalties, … that a configuration can name."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 from fedcanon.algorithms import ALGORITHMS
-from fedcanon.cli.app import app, console
+from fedcanon.cli.app import app, console, table_of
 from fedcanon.compression import COMPRESSORS
 from fedcanon.data import DATASETS
 from fedcanon.data.partition import PARTITIONS
+from fedcanon.objectives.losses import LOSSES
 from fedcanon.objectives.models import MODELS, Imported
 from fedcanon.penalties import PENALTIES
 
 
-class Kind(StrEnum):
-    """What ``fedcanon list`` can list."""
+class Catalogue(StrEnum):
+    """The lists that ``fedcanon list`` can print."""
 
     algorithms = "algorithms"
     penalties = "penalties"
@@ -28,26 +28,26 @@ class Kind(StrEnum):
     models = "models"
     partitions = "partitions"
     compressors = "compressors"
+    losses = "losses"
 
 
 @app.command("list")
-def list_(kind: Annotated[Kind, typer.Argument(help="What to list.")]) -> None:
-    """List what a configuration can name, with parameters and their defaults."""
-    registries: dict[Kind, Mapping[str, Any]] = {
-        Kind.algorithms: ALGORITHMS,
-        Kind.penalties: PENALTIES,
-        Kind.datasets: DATASETS,
-        Kind.models: {**MODELS, "package.module:factory": Imported},
-        Kind.partitions: PARTITIONS,
-        Kind.compressors: COMPRESSORS,
+def list_(kind: Annotated[Catalogue, typer.Argument(help="What to list.")]) -> None:
+    """List the algorithms, penalties, datasets, … with their parameters and defaults."""
+    registries: dict[Catalogue, Mapping[str, Any]] = {
+        Catalogue.algorithms: ALGORITHMS,
+        Catalogue.penalties: PENALTIES,
+        Catalogue.datasets: DATASETS,
+        Catalogue.models: {**MODELS, "package.module:factory": Imported},
+        Catalogue.partitions: PARTITIONS,
+        Catalogue.compressors: COMPRESSORS,
+        Catalogue.losses: LOSSES,
     }
-    table = Table(box=None, padding=(0, 2), header_style="dim")
-    for column in ("name", "what it is", "parameters"):
-        table.add_column(column)
+    table = table_of("name", "what it is", "parameters")
     for name, entry in registries[kind].items():
         first_line = (inspect.getdoc(entry) or "").partition("\n")[0]
         table.add_row(f"[bold]{name}[/]", first_line, _parameters(entry))
-    console.print(table, highlight=False)
+    console.print(table)
 
 
 def _parameters(entry: Any) -> str:

@@ -1,13 +1,12 @@
-"""``fedcanon check``: which conditions on the step sizes hold."""
+"""``fedcanon check``: whether the conditions on the step sizes hold."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
-from fedcanon.cli.app import ConfigFile, Settings, app, console
+from fedcanon.cli.app import ConfigFile, Settings, app, console, table_of
 from fedcanon.runs.check import PROX_STEP, Condition, check_config
 from fedcanon.runs.config import load_config
 
@@ -18,25 +17,23 @@ def check(
     set_: Settings = None,
     mu: Annotated[float | None, typer.Option(help="PL constant μ, to check Theorem 2.")] = None,
 ) -> None:
-    """Tell which step-size conditions a configuration meets or breaks, and what would mend it."""
+    """Check the conditions on step sizes, and say which smaller steps would meet them."""
     with console.status("estimating the smoothness L …"):
         report = check_config(load_config(config, set_ or []), mu)
     console.print(f"L ≈ {report.L:.4g} (power iteration at the start), ρ = {report.rho:.4g}")
-    table = Table(box=None, padding=(0, 2), header_style="dim")
-    for column in ("", "condition", "setting", "limit"):
-        table.add_column(column)
+    table = table_of("", "condition", "setting", "limit")
     for condition in report.conditions:
         mark = "[green]✓[/]" if condition.holds else _broken_mark(condition)
         setting = f"{condition.setting} = {condition.value:.4g}"
         table.add_row(mark, condition.reason, setting, f"{condition.limit:.4g}")
-    console.print(table, highlight=False)
+    console.print(table)
     if not report.in_theory:
-        console.print("The penalty is not weakly convex: no theorem covers it. MCP and SCAD are.")
+        console.print("No theorem covers this penalty, because it is not weakly convex.")
     for setting, value in report.remedy.items():
-        made = ": the method's page says what it is made of" if setting == PROX_STEP else ""
-        console.print(f"{setting} = {value:.3g} or less would meet every condition on it{made}.")
+        made = "; the page of the method gives its formula" if setting == PROX_STEP else ""
+        console.print(f"{setting} = {value:.3g} or less would meet all conditions on it{made}.")
     if report.remedy:
-        console.print("[dim]✗ must hold; – is sufficient, and runs often converge without it.[/]")
+        console.print("[dim]✗ must hold; – is sufficient, but runs often converge without it.[/]")
     if any(condition.required and not condition.holds for condition in report.conditions):
         raise typer.Exit(1)
 

@@ -1,4 +1,4 @@
-"""``fedcanon compare``: several algorithms, one configuration, one table and one picture."""
+"""``fedcanon compare``: several algorithms on one configuration, in a table and a picture."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from fedcanon.cli.app import Settings, app, console, plain
+from fedcanon.cli.app import Settings, app, console, plain, table_of
 from fedcanon.cli.progress import progress_bar
 from fedcanon.cli.summary import problem_headline
 from fedcanon.errors import FedcanonError
@@ -28,7 +28,8 @@ def compare(
     algorithms: Annotated[
         list[str],
         typer.Argument(
-            help="Names, with settings of their own: fedmid:server_prox=none.", show_default=False
+            help="Names, with their own settings if need be: fedmid:server_prox=none.",
+            show_default=False,
         ),
     ],
     config: Annotated[
@@ -47,36 +48,36 @@ def compare(
     first = next(iter(runs.values()))
     with console.status("loading data and model …"):
         for label, settings in runs.items():
-            with _blaming(label):
+            with _named(label):
                 check_names(settings)
         problem = build_problem(first)
         for label, settings in runs.items():
-            with _blaming(label):
+            with _named(label):
                 federation = assemble(settings, problem)
                 federation.penalty.check_step(federation.algorithm.prox_step(settings.rounds))
     headline = problem_headline(first, federation)
-    console.print(f"[bold]{plain(headline)}[/]", highlight=False)
+    console.print(f"[bold]{plain(headline)}[/]")
     results: dict[str, Result] = {}
     for label, settings in runs.items():
         try:
             with progress_bar(label) as bar:
                 results[label] = fit_as(settings, assemble(settings, problem), observers=[bar])
         except FedcanonError as error:  # a method that diverges must not cost the others
-            console.print(f"[red]{plain(label)}[/]: {plain(error)}", highlight=False)
+            console.print(f"[red]{plain(label)}[/]: {plain(error)}")
     if not results:
         raise typer.Exit(1)
-    console.print(_table(results), highlight=False)
+    console.print(_table(results))
     if plot:
         histories = {label: result.records for label, result in results.items()}
         save(plot_histories(histories, headline, against), plot)
-        console.print(f"picture written to {plain(plot)}", highlight=False)
+        console.print(f"picture written to {plain(plot)}")
     if len(results) < len(runs):
         raise typer.Exit(1)
 
 
 @contextmanager
-def _blaming(label: str) -> Iterator[None]:
-    """Name the run that a mistake belongs to."""
+def _named(label: str) -> Iterator[None]:
+    """Put the name of a run in front of its error messages."""
     try:
         yield
     except FedcanonError as error:
@@ -84,10 +85,8 @@ def _blaming(label: str) -> Iterator[None]:
 
 
 def _table(results: Mapping[str, Result]) -> Table:
-    table = Table(box=None, padding=(0, 1), header_style="dim")
-    table.add_column("", overflow="fold")
-    for column in ("f + h", "‖G‖", "accuracy", "zeros", "prox", "sent", "seconds"):
-        table.add_column(column, justify="right", no_wrap=True)
+    numbers = ("f + h", "‖G‖", "accuracy", "zeros", "prox", "sent", "seconds")
+    table = table_of("", numbers=numbers)
     for label, result in results.items():
         last, cost = result.last, result.last.cost
         accuracy = last.test.get("accuracy")

@@ -1,4 +1,4 @@
-"""``fedcanon data``: a dataset and how a partition spreads it."""
+"""``fedcanon data``: a dataset, and how a partition splits it among clients."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ def data(
         list[str] | None,
         typer.Option("--set", help="An option of the dataset.", metavar="KEY=VALUE"),
     ] = None,
-    partition: Annotated[str, typer.Option(help="How it is spread.")] = "dirichlet:0.2",
+    partition: Annotated[str, typer.Option(help="How it is split.")] = "dirichlet:0.2",
     clients: Annotated[int, typer.Option(min=1, help="Number of clients.")] = 10,
     seed: Annotated[int, typer.Option(min=0, help="Seed, as in a configuration.")] = 0,
     plot: Annotated[Path | None, typer.Option(help="Write a picture of the partition.")] = None,
 ) -> None:
-    """Show a dataset, and how differently a partition fills the clients of a run."""
+    """Show a dataset, and how different the clients are that a partition makes of it."""
     options = [f"data.{setting}" for setting in set_ or []]
     for option in options:
         if option.startswith(("data.name=", "data.partition=", "data.augment=")):
-            raise FedcanonError(f"{option} is no option of a dataset: use NAME and --partition.")
+            raise FedcanonError(f"{option} is no option of a dataset: use NAME or --partition.")
     source = load_config(settings=[f"data.name={name}", *options]).data.source
     rule = make_partition(partition)
     if plot:
@@ -50,19 +50,17 @@ def data(
     console.print(
         f"[bold]{plain(dataset.name)}[/] · {len(train):,} training and "
         f"{len(dataset.test):,} test samples · {dataset.classes} classes · inputs {shape}",
-        highlight=False,
     )
     if dataset.note:
-        console.print(f"[yellow]note[/] {plain(dataset.note)}", highlight=False)
+        console.print(f"[yellow]note[/] {plain(dataset.note)}")
     headline = f"{dataset.name} · {clients:,} clients · {partition} · seed {seed}"
     about = (inspect.getdoc(rule) or "").partition("\n")[0]
-    console.print(f"[bold]{plain(partition)}[/] · {about}\n", highlight=False)
-    console.print(client_table(counts), highlight=False)
+    console.print(f"[bold]{plain(partition)}[/] · {about}\n")
+    console.print(client_table(counts))
     console.print(
         f"\nlabel skew {label_skew(counts):.3f} · mean total-variation distance from all labels\n"
         f"size skew  {size_skew(counts):.3f} · standard deviation of the sizes over their mean",
-        highlight=False,
     )
     if plot:
         save(plot_partition(counts, headline), plot)
-        console.print(f"picture written to {plain(plot)}", highlight=False)
+        console.print(f"picture written to {plain(plot)}")

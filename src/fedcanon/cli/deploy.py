@@ -1,17 +1,17 @@
-"""``fedcanon deploy``: runs over real clients, on Flower."""
+"""``fedcanon deploy``: training with real clients on Flower."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import tomli_w
 import typer
 from rich.table import Table
 
-from fedcanon.cli.app import Settings, app, console, plain
+from fedcanon.cli.app import Settings, app, console, plain, table_of
 from fedcanon.cli.summary import two_columns
-from fedcanon.deployment.status import ask_to_leave, read_status
+from fedcanon.deployment.status import Situation, ask_to_leave, read_status
 from fedcanon.errors import FedcanonError
 from fedcanon.report.wording import byte_count
 from fedcanon.runs.build import build, check_names, resolved
@@ -19,7 +19,7 @@ from fedcanon.runs.config import Config, changed, load_config
 from fedcanon.runs.folder import RunFolder
 from fedcanon.runs.steps import AUTO
 
-deploy = typer.Typer(no_args_is_help=True, help="Train over real clients, on Flower.")
+deploy = typer.Typer(no_args_is_help=True, help="Train with real clients, on Flower.")
 app.add_typer(deploy, name="deploy")
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a deployment.")]
@@ -41,7 +41,7 @@ def init(
     ] = None,
     port: Annotated[int, typer.Option(min=1, max=65000, help="The server's port.")] = 9100,
 ) -> None:
-    """Write a ready Flower app: configuration, data function, certificates, keys, commands."""
+    """Write a Flower app: configuration, data function, certificates, keys and commands."""
     try:
         from fedcanon.deployment.app import write_app
     except ModuleNotFoundError:
@@ -57,15 +57,15 @@ def init(
     console.print(
         f"[bold]{plain(folder)}[/] is ready for {count} clients: its README.md has the "
         "commands.\nYour own data are one function, in app/data.py.",
-        highlight=False,
         soft_wrap=True,
     )
 
 
 def _without_data(config: Config) -> Config:
-    """The configuration with all that its dataset tells: steps, and the shape and classes.
+    """The configuration with everything that a server without data cannot find out itself.
 
-    A dataset is loaded only if something is left to tell.
+    These are step sizes that are "auto", the shape of the inputs and the number of classes. The
+    dataset is loaded only if one of them is missing.
     """
     automatic, told = AUTO in config.algorithm.values(), config.deployment
     if not automatic and told.shape and told.classes is not None:
@@ -85,44 +85,41 @@ def _without_data(config: Config) -> Config:
 
 @deploy.command()
 def status(folder: Folder) -> None:
-    """Show rounds, clients and their last acknowledged updates."""
+    """Show the rounds that are done, the clients, and their last updates that counted."""
     run, told = _run(folder)
-    membership, present = told["membership"], told["present"]
-    records = run.records()
-    rounds, traffic = told["since_start"], told["traffic"]
+    records, rounds = run.records(), told.since_start
     measures = records[-1].test if records else {}
     rows = {
-        "run": f"{run.status}, {told['round']} of {run.config.rounds} rounds",
-        "generation": f"{membership['generation']}, states with the {told['keeper']}",
+        "run": f"{run.status}, {told.round} of {run.config.rounds} rounds",
+        "generation": f"{told.membership.generation}, states with the {told.keeper}",
         "objective f + h": f"{records[-1].objective:.6g}" if records else "",
         **{name.replace("_", " "): f"{value:.4g}" for name, value in measures.items()},
     }
-    if rounds["count"]:
-        mean = rounds["seconds"] / rounds["count"]
-        own = rounds["client_seconds"] / rounds["count"]
+    if count := rounds.count:
+        mean, own = rounds.seconds / count, rounds.client_seconds / count
         rows["a round"] = f"{mean:.1f} s, of which the slowest client's own work {own:.1f} s"
-        down, up = (traffic[k] // rounds["count"] for k in ("bytes_down", "bytes_up"))
+        down, up = told.traffic.bytes_down // count, told.traffic.bytes_up // count
         rows["bytes a round"] = f"{byte_count(down)} down, {byte_count(up)} up"
-    console.print(two_columns(rows), highlight=False)
-    console.print(_clients(membership, present), highlight=False)
-    for event in told["events"][-5:]:
-        console.print(f"[dim]{plain(event)}[/]", highlight=False, soft_wrap=True)
+    console.print(two_columns(rows))
+    console.print(_clients(told))
+    for event in told.events[-5:]:
+        console.print(f"[dim]{plain(event)}[/]", soft_wrap=True)
 
 
 @deploy.command()
 def leave(
     folder: Folder, client: Annotated[int, typer.Argument(min=0, help="The client's number.")]
 ) -> None:
-    """Let a client leave for good; the run goes on without it from its next round on."""
+    """Remove a client for good; from the next round on, the run goes on without it."""
     run, told = _run(folder)
-    if str(client) not in told["membership"]["members"]:
-        members = ", ".join(told["membership"]["members"])
-        raise FedcanonError(f"client {client} does not take part: those that do are {members}.")
+    if client not in told.membership.members:
+        members = ", ".join(map(str, told.membership.members))
+        raise FedcanonError(f"there is no client {client} in this run: its clients are {members}.")
     ask_to_leave(run.path, client)
-    console.print(f"client {client} will have left in the next round.", highlight=False)
+    console.print(f"client {client} leaves before the next round.")
 
 
-def _run(folder: Path) -> tuple[RunFolder, dict[str, Any]]:
+def _run(folder: Path) -> tuple[RunFolder, Situation]:
     if not (folder / "app" / "run.toml").is_file():
         raise FedcanonError(f"{folder} is no deployment: make one with 'fedcanon deploy init'.")
     run = RunFolder(folder / "run")
@@ -134,18 +131,19 @@ def _run(folder: Path) -> tuple[RunFolder, dict[str, Any]]:
     return run, told
 
 
-def _clients(membership: dict[str, Any], present: dict[str, Any]) -> Table:
-    table = Table(box=None, padding=(0, 2), header_style="dim")
-    for column in ("client", "", "samples", "held out", "last round", "last update", "restarts"):
-        table.add_column(column, justify="left" if column in ("client", "") else "right")
-    for client in sorted([*membership["members"], *membership["gone"]], key=int):
-        there = present.get(client, {})
+def _clients(told: Situation) -> Table:
+    numbers = ("samples", "held out", "last round", "last update", "restarts")
+    table = table_of("client", "", numbers=numbers)
+    membership = told.membership
+    for client in sorted([*membership.members, *membership.gone]):
+        there = told.present.get(client)
+        here = "[green]there[/]" if there else "[yellow]away[/]"
         table.add_row(
-            client,
-            membership["gone"].get(client) or ("[green]there[/]" if there else "[yellow]away[/]"),
-            *(f"{there[key]:,}" if there else "" for key in ("samples", "held_out")),
-            str(membership["last_round"].get(client, "")),
-            membership["acks"].get(client, "")[:8],
-            str(membership["restarts_caused"].get(client, 0)),
+            str(client),
+            plain(membership.gone[client]) if client in membership.gone else here,
+            *([f"{there.samples:,}", f"{there.held_out:,}"] if there else ["", ""]),
+            str(membership.last_round.get(client, "")),
+            plain(membership.acks.get(client, "")[:8]),
+            str(membership.restarts_caused.get(client, 0)),
         )
     return table

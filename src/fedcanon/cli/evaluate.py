@@ -1,4 +1,4 @@
-"""``fedcanon evaluate``: a trained network on test data."""
+"""``fedcanon evaluate``: loss and accuracy of a trained network on test data."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from fedcanon.cli.app import app, console, plain
+from fedcanon.cli.app import app, console, plain, table_of
 from fedcanon.data import Dataset
 from fedcanon.errors import FedcanonError
-from fedcanon.export.evaluation import Evaluation
+from fedcanon.export.evaluation import EvaluationByClass
 from fedcanon.export.evaluation import evaluate as evaluate_on
 from fedcanon.export.trained import Trained, trained
 from fedcanon.runs.config import parse_value
-from fedcanon.runs.named import make_dataset
+from fedcanon.runs.named import make_dataset, make_loss
 
 ROWS = 20
-"""Classes that are listed below one another before a second column begins."""
+"""With more classes than this, the table has several blocks side by side."""
 BLOCK = 26
-"""Characters that a column of the table of classes takes."""
+"""The width of a block of the table, in characters."""
 
 
 @app.command()
@@ -34,7 +34,7 @@ def evaluate(
         typer.Option("--set", help="An option of the dataset.", metavar="data.KEY=VALUE"),
     ] = None,
 ) -> None:
-    """Measure the model of a finished run on test data, class by class."""
+    """Measure the model of a finished run on test data, overall and for each class."""
     options = dict(map(_option, set_ or []))
     network = trained(name)
     source = network.run.config.data.source if data is None else {"name": data}
@@ -43,13 +43,13 @@ def evaluate(
     _require_fit(network, dataset)
     if data is None and not options:
         _require_own(network, dataset)
-    found = evaluate_on(network.module, dataset.test, dataset.classes)
+    loss = make_loss(network.run.config.loss)
+    found = evaluate_on(network.module, dataset.test, dataset.classes, loss)
     console.print(
         f"[bold]{plain(network.run.name)}[/] on {plain(dataset.name)} · {len(dataset.test):,} "
         f"test samples\nloss {found.loss:.4f} · accuracy {found.accuracy:.4f}\n",
-        highlight=False,
     )
-    console.print(_by_class(found), highlight=False)
+    console.print(_by_class(found))
 
 
 def _option(setting: str) -> tuple[str, Any]:
@@ -79,16 +79,16 @@ def _require_fit(network: Trained, dataset: Dataset) -> None:
 
 
 def _require_own(network: Trained, dataset: Dataset) -> None:
-    """Refuse the dataset of a configuration that a dataset from Python had replaced."""
+    """Raise a FedcanonError if the run was given another dataset than its configuration names."""
     if network.data.name.partition(" (")[0] != dataset.name:
         raise FedcanonError(
             f"the run {network.run.name} was trained on {network.data.name}, which its "
-            "configuration does not name: say with --data on what to evaluate it."
+            "configuration does not name: name a dataset with --data."
         )
 
 
-def _by_class(found: Evaluation) -> Table:
-    """Samples and accuracy of every class, side by side if there are many."""
+def _by_class(found: EvaluationByClass) -> Table:
+    """A table of the samples and the accuracy of every class."""
     samples, correct = found.samples.tolist(), found.correct.tolist()
     cells = [
         (str(label), f"{count:,}", f"{right / count:.1%}" if count else "–")
@@ -96,10 +96,7 @@ def _by_class(found: Evaluation) -> Table:
     ]
     blocks = max(1, min(console.width // BLOCK, ceil(len(cells) / ROWS)))
     rows = ceil(len(cells) / blocks)
-    table = Table(box=None, padding=(0, 1), header_style="dim")
-    for _ in range(blocks):
-        for column in ("class", "samples", "accuracy"):
-            table.add_column(column, justify="right", no_wrap=True)
+    table = table_of(numbers=("class", "samples", "accuracy") * blocks)
     for row in range(rows):
         table.add_row(*(text for entry in cells[row::rows] for text in entry))
     return table

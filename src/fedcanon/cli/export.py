@@ -1,4 +1,4 @@
-"""``fedcanon export``: a trained network as files to ship."""
+"""``fedcanon export``: a trained network in formats that other programs read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 from torch import nn
 
-from fedcanon.cli.app import app, console, plain
+from fedcanon.cli.app import app, console, plain, table_of
 from fedcanon.errors import FedcanonError
 from fedcanon.export import Format, prune, save, unused_inputs
 from fedcanon.export.formats import dense_size
@@ -34,7 +34,7 @@ def export(
     ] = None,
     prune_: Annotated[
         bool,
-        typer.Option("--prune", help="Take out neurons and channels that do nothing."),
+        typer.Option("--prune", help="Remove neurons and channels that do nothing."),
     ] = False,
 ) -> None:
     """Write the model of a finished run in formats that other programs read."""
@@ -43,7 +43,7 @@ def export(
     if prune_:
         module = _pruned(network)
     folder = to or network.run.path / ("pruned" if prune_ else "export")
-    table = _table("file", "size", "of dense")
+    table = table_of("file", numbers=("size", "of dense"))
     failed = []
     for kind in formats or Format:
         path = folder / f"model{kind.suffix}"
@@ -57,36 +57,36 @@ def export(
             continue
         size = path.stat().st_size
         table.add_row(path.name, byte_count(size), f"{size / dense:.1%}")
-    console.print(table, highlight=False)
+    console.print(table)
     for sentence in failed:
-        console.print(f"[yellow]note[/] {plain(sentence)}", highlight=False)
-    console.print(f"files written to {plain(folder)}", highlight=False, soft_wrap=True)
+        console.print(f"[yellow]note[/] {plain(sentence)}")
+    console.print(f"files written to {plain(folder)}", soft_wrap=True)
 
 
 def _pruned(network: Trained) -> nn.Module:
-    """The pruned network, or the network itself with a sentence that says why."""
+    """The pruned network; if it cannot be pruned, the network itself, and the reason is printed."""
     module, shape = network.module, network.shape
     try:
         with console.status("pruning …"):
             pruned = prune(module, shape)
             unused = len(unused_inputs(pruned, shape))
     except FedcanonError as error:
-        console.print(f"[yellow]note[/] not pruned: {plain(error)}", highlight=False)
+        console.print(f"[yellow]note[/] not pruned: {plain(error)}")
         return module
     if _units(pruned) == _units(module):
         console.print("nothing to prune: every neuron and channel is used.")
     else:
         with console.status("measuring …"):
             table = _comparison(module, pruned, shape)
-        console.print(table, highlight=False)
+        console.print(table)
     if unused:
-        console.print(f"{unused:,} inputs are never used; they stay.", highlight=False)
+        console.print(f"{unused:,} inputs are never used; they stay.")
     return pruned
 
 
 def _comparison(before: nn.Module, after: nn.Module, shape: Shape) -> Table:
-    """What pruning changed."""
-    table = _table("", "before", "after", "ratio")
+    """A table of sizes and latencies before and after pruning."""
+    table = table_of("", numbers=("before", "after", "ratio"))
 
     def add(what: str, measured: Sequence[float], show: Callable[[float], str]) -> None:
         old, new = measured
@@ -111,11 +111,3 @@ def _parameters(module: nn.Module) -> int:
 
 def _duration(seconds: float) -> str:
     return f"{1e6 * seconds:.3g} µs" if seconds < 1e-3 else f"{1e3 * seconds:.3g} ms"
-
-
-def _table(first: str, *columns: str) -> Table:
-    table = Table(box=None, padding=(0, 2), header_style="dim")
-    table.add_column(first)
-    for column in columns:
-        table.add_column(column, justify="right", no_wrap=True)
-    return table

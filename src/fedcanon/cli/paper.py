@@ -19,15 +19,14 @@ from fedcanon.cli.app import app, console, plain
 from fedcanon.cli.progress import progress_bar
 from fedcanon.errors import FedcanonError, RunStoppedError
 from fedcanon.paper.items import ITEMS
-from fedcanon.paper.outcome import Outcome, write
-from fedcanon.paper.scales import Scale
+from fedcanon.paper.outcome import Outcome, Scale, write
 from fedcanon.paper.trials import Trainer, Watch
 from fedcanon.runs.folder import runs_folder
 from fedcanon.runs.observers import Observer
 
 
 class Name(StrEnum):
-    """What can be reproduced."""
+    """The tables and figures that can be reproduced."""
 
     prox = "prox"
     properties = "properties"
@@ -53,10 +52,9 @@ def paper(
         typer.Option(help="Where results and runs are kept; runs/paper without it."),
     ] = None,
 ) -> None:
-    """Reproduce a table or figure of the paper: a JSON file, tables, a picture and a verdict.
+    """Reproduce a table or figure of the paper as a JSON file, tables, a picture and a verdict.
 
-    Every training is a run folder: the same command loads what is finished and goes on with the
-    rest.
+    Every training is kept as a run: after an interruption, the same command continues.
     """
     parent = (folder or runs_folder() / "paper") / scale
     if name is not Name.all:
@@ -81,16 +79,16 @@ def _reproduce(item: str, scale: Scale, folder: Path) -> None:
     written: list[Path] = []
     try:
         for outcome in ITEMS[item](scale, Trainer(folder / "runs", Bars())):
-            written = write(outcome, folder)
+            written = write(item, outcome, folder)
     except RunStoppedError:
         raise RunStoppedError("stopped: the same command goes on with what is missing.") from None
     _show(outcome)
-    console.print(f"\n[dim]written to[/] {plain(folder)}: ", end="", highlight=False)
-    console.print(", ".join(path.name for path in written), highlight=False)
+    console.print(f"\n[dim]written to[/] {plain(folder)}: ", end="")
+    console.print(", ".join(path.name for path in written))
 
 
 class Bars(Watch):
-    """Progress bars; nothing where the output is no terminal."""
+    """Shows progress bars, if the output is a terminal."""
 
     def training(self, label: str) -> AbstractContextManager[Observer]:
         return progress_bar(label)
@@ -114,7 +112,7 @@ def _show(outcome: Outcome) -> None:
             shown.add_column(plain(column), justify="right" if index else "left")
         for row in table.rows:
             shown.add_row(*map(plain, row))
-        console.print(shown, highlight=False)
+        console.print(shown)
     marks = {True: "[green]✓[/]", False: "[red]✗[/]", None: "[dim]·[/]"}
     for claim in outcome.claims:
         lines = Group(
@@ -123,6 +121,6 @@ def _show(outcome: Outcome) -> None:
             f"{marks[claim.agrees]} {claim.verdict}",
         )
         console.print()
-        console.print(Padding(lines, (0, 0, 0, 1)), highlight=False)
+        console.print(Padding(lines, (0, 0, 0, 1)))
     for note in outcome.notes:
         console.print(Text(f"\nnote: {note}", style="dim"))

@@ -1,4 +1,4 @@
-"""``fedcanon path``: one model for each κ, each started from the one before, and one chosen."""
+"""``fedcanon path``: a model for each κ, each started from the one before; one is selected."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from fedcanon.cli.app import ConfigFile, Settings, app, console, plain
+from fedcanon.cli.app import ConfigFile, Settings, app, console, plain, table_of
 from fedcanon.cli.progress import progress_bar
 from fedcanon.errors import FedcanonError
-from fedcanon.runs.config import load_config
+from fedcanon.runs.config import Config, load_config
 from fedcanon.runs.plots import check_writable, save
 from fedcanon.search.kappas import parse_kappas
 from fedcanon.search.path import FollowedPath, PathSearch, follow
@@ -20,7 +20,7 @@ from fedcanon.search.search_folder import default_path
 from fedcanon.search.selection import parse_selection
 
 LINEAR = ("linear", "logistic")
-"""Models whose coefficients mean something one by one."""
+"""Models whose coefficients are drawn."""
 
 
 @app.command()
@@ -29,7 +29,8 @@ def path(
     kappas: Annotated[
         str | None,
         typer.Option(
-            help="Values of κ in their order, such as 1e-1:1e-4:20; from all zeros by default.",
+            help="The values of κ, such as 1e-1:1e-4:20; by default they start where all weights "
+            "are zero.",
             metavar="FIRST:LAST:COUNT",
             show_default=False,
         ),
@@ -47,11 +48,11 @@ def path(
     ] = None,
     set_: Settings = None,
 ) -> None:
-    """Fit a model for each κ, each started from the one before, and choose one."""
+    """Train a model for each κ, each started from the one before, and select one."""
     settings = load_config(config, set_ or [])
     values = None if kappas is None else parse_kappas(kappas)
     search = PathSearch(settings, parse_selection(select), values)
-    where = folder or default_path("path", settings, search.question)
+    where = folder or default_path("path", settings, search.identity)
     if plot:
         check_writable(plot)
     try:
@@ -62,33 +63,46 @@ def path(
         ) from None
     penalty = settings.penalty["name"]
     title = f"{penalty} path · {settings.data.name} · {settings.model.name}"
-    console.print(f"[bold]{plain(title)}[/]", highlight=False)
+    console.print(f"[bold]{plain(title)}[/]")
     label = search.selection.label
-    console.print(_table(found, label), highlight=False)
+    console.print(_table(found, label, mark=_has_tolerance(settings)))
     coefficients = found.coefficients() if settings.model.name in LINEAR else None
     picture = plot or where / "path.png"
-    taken = f"κ = {found.points[found.chosen].kappa:.4g} taken for its {label}"
+    taken = f"κ = {found.points[found.chosen].kappa:.4g} has the smallest {label}"
     figure = plot_path(found.points, found.chosen, label, f"{title} · {taken}", coefficients)
     save(figure, picture)
-    console.print(taken, highlight=False)
+    console.print(taken)
+    unfinished, count = len(found.unfinished), len(found.points)
+    if unfinished and _has_tolerance(settings):
+        console.print(
+            f"[yellow]note[/] {unfinished} of {count} models, marked +, had not converged when "
+            "their rounds ended: use more rounds or larger steps",
+        )
+    elif unfinished:
+        console.print(
+            f"[yellow]note[/] nothing says whether {unfinished} of {count} models converged in "
+            "their rounds: set a tolerance, such as stop.gradient=1e-4",
+        )
     if found.chosen == len(found.points) - 1:
-        console.print("[yellow]note[/] it is the last: a path that goes on may have a better one")
+        console.print("[yellow]note[/] it is the last κ: a longer path may have a better one")
     kept = f"model.safetensors, selected.toml and path.csv kept in {where}, picture in {picture}"
-    console.print(plain(kept), highlight=False, soft_wrap=True)
+    console.print(plain(kept), soft_wrap=True)
 
 
-def _table(found: FollowedPath, label: str) -> Table:
-    table = Table(box=None, padding=(0, 1), header_style="dim")
-    columns = ["κ", "rounds", "loss", label, "accuracy", "non-zeros", "zeros"]
-    for column in dict.fromkeys(columns):
-        table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("")
+def _has_tolerance(settings: Config) -> bool:
+    return settings.stop.gradient > 0 or settings.stop.objective > 0
+
+
+def _table(found: FollowedPath, label: str, *, mark: bool) -> Table:
+    """A row for each κ; ``mark`` puts a + behind rounds that ended before the model converged."""
+    columns = ["κ", "rounds", "loss", label, "accuracy", "non-zeros", "zeros", ""]
+    table = table_of(numbers=list(dict.fromkeys(columns)))
     for number, point in enumerate(found.points):
         accuracy = point.record.test.get("accuracy")
         criterion = [] if label == "loss" else [f"{point.criterion:.5g}"]
         table.add_row(
             f"{point.kappa:.3g}",
-            f"{point.record.round:,}",
+            f"{point.record.round:,}" + ("+" if mark and number in found.unfinished else ""),
             f"{point.record.loss:.5g}",
             *criterion,
             "" if accuracy is None else f"{accuracy:.4f}",

@@ -13,7 +13,7 @@ from fedcanon.runs.observers import Observer
 
 
 class ProgressBar(Observer):
-    """Rounds done, time left and the last measures."""
+    """Shows the rounds done, the time left and the last measures."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
@@ -34,7 +34,7 @@ class ProgressBar(Observer):
 
 @contextmanager
 def progress_bar(label: str = "") -> Iterator[ProgressBar]:
-    """A bar while a run goes on; nothing where the output is no terminal."""
+    """Show a progress bar during a run, if the output is a terminal; ``label`` names the run."""
     columns = (
         TextColumn(plain(f"{label} round".strip())),
         MofNCompleteColumn(),

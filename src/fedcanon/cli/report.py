@@ -1,4 +1,4 @@
-"""``fedcanon report``: runs as one interactive page."""
+"""``fedcanon report``: an interactive page about runs."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def report(
     names: Annotated[list[str], typer.Argument(metavar="RUN...", help="Folders or names of runs.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The page.")] = Path("report.html"),
 ) -> None:
-    """Write one interactive page about a run, or about several to compare; it needs no network."""
+    """Write an interactive page about one run or several; it needs no network."""
     check_target(output)
     folders = {run.path.resolve(): run for run in map(RunFolder.find, names)}
     with console.status("reading runs …"):
         write_report(list(folders.values()), output)
-    console.print(f"report written to {plain(output)}", highlight=False, soft_wrap=True)
+    console.print(f"report written to {plain(output)}", soft_wrap=True)

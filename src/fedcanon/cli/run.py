@@ -1,4 +1,4 @@
-"""``fedcanon run`` and ``fedcanon resume``: train as a configuration says."""
+"""``fedcanon run`` and ``fedcanon resume``: train a model."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fedcanon.runs.training import train_in
 from fedcanon.trackers import check_trackers, tracking
 
 Plot = Annotated[Path | None, typer.Option(help="Write a picture of the run.")]
-Live = Annotated[bool, typer.Option("--live", help="Show the run in the browser as it goes on.")]
+Live = Annotated[bool, typer.Option("--live", help="Show the run in the browser while it goes on.")]
 Track = Annotated[
     list[str] | None,
     typer.Option(help="Send the run to tensorboard, mlflow or wandb.", metavar="NAME"),
@@ -54,7 +54,7 @@ def run(
     engine: EngineName = None,
     workers: Workers = None,
 ) -> None:
-    """Train a model as a configuration says, keep the run, and print how it went."""
+    """Train a model as a configuration says, keep the run, and print its results."""
     settings = changed(load_config(config, set_ or []), engine_settings(engine, workers))
     if plot:
         check_writable(plot)
@@ -62,7 +62,7 @@ def run(
     with console.status("loading data and model …"):
         federation = build(settings)
     title = headline(settings, federation)
-    console.print(f"[bold]{plain(title)}[/]", highlight=False)
+    console.print(f"[bold]{plain(title)}[/]")
     path = folder or new_path(settings)
     with (
         live_page(path, wanted=live),
@@ -76,14 +76,14 @@ def run(
 @app.command()
 def resume(
     name: Annotated[str, typer.Argument(metavar="RUN", help="A run's folder or name.")],
-    rounds: Annotated[int | None, typer.Option(min=1, help="Go on up to this round.")] = None,
+    rounds: Annotated[int | None, typer.Option(min=1, help="Continue up to this round.")] = None,
     plot: Plot = None,
     live: Live = False,
     track: Track = None,
     engine: EngineName = None,
     workers: Workers = None,
 ) -> None:
-    """Go on with a run that was interrupted, to the same bits as if it had not been."""
+    """Continue an interrupted run; the result is the same, to the last bit, as without it."""
     if plot:
         check_writable(plot)
     check_trackers(track or [])
@@ -103,7 +103,7 @@ def resume(
 
 def _show(result: Result, config: Config, title: str, plot: Path | None) -> None:
     console.print(summary(list(result.records), result.stopped, config))
-    console.print(f"run kept in {plain(result.folder)}", highlight=False, soft_wrap=True)
+    console.print(f"run kept in {plain(result.folder)}", soft_wrap=True)
     if plot:
         save(plot_histories({"": result.records}, title), plot)
-        console.print(f"picture written to {plain(plot)}", highlight=False)
+        console.print(f"picture written to {plain(plot)}")

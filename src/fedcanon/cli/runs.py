@@ -1,14 +1,13 @@
-"""``fedcanon runs`` and ``fedcanon show``: what has been run."""
+"""``fedcanon runs`` and ``fedcanon show``: the runs that are kept."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
-from fedcanon.cli.app import app, console, plain
+from fedcanon.cli.app import app, console, plain, table_of
 from fedcanon.cli.summary import summary, two_columns
 from fedcanon.errors import FedcanonError
 from fedcanon.report.page.head import facts_of
@@ -24,10 +23,7 @@ def runs() -> None:
     if not found:
         console.print(f"no runs in {plain(runs_folder())} yet: 'fedcanon run' makes one.")
         return
-    table = Table(box=None, padding=(0, 1), header_style="dim")
-    table.add_column("run", overflow="fold")
-    for column in ("", "round", "f + h", "accuracy", "zeros"):
-        table.add_column(column, justify="right", no_wrap=True)
+    table = table_of("run", numbers=("", "round", "f + h", "accuracy", "zeros"))
     damaged = []
     for run in found:
         try:
@@ -36,9 +32,9 @@ def runs() -> None:
             cells = ["[red]damaged[/]"]
             damaged.append(str(error))
         table.add_row(plain(run.name), *cells)
-    console.print(table, highlight=False)
+    console.print(table)
     for message in damaged:
-        console.print(f"[yellow]note[/] {plain(message)}", highlight=False, soft_wrap=True)
+        console.print(f"[yellow]note[/] {plain(message)}", soft_wrap=True)
 
 
 def _cells(run: RunFolder) -> list[str]:
@@ -57,7 +53,7 @@ def _cells(run: RunFolder) -> list[str]:
 def show(
     name: Annotated[str, typer.Argument(metavar="RUN", help="A run's folder or name.")],
 ) -> None:
-    """Summarise a run: settings, how it went, what it was made with."""
+    """Show a run: its settings, its results, and what it was made with."""
     run = RunFolder.find(name)
     config, made, records, ending = run.config, run.environment, run.records(), run.result
     status = run.status
@@ -66,7 +62,7 @@ def show(
     if made is not None:
         facts |= {"started": made.started, "versions": made.software, "commit": made.commit or ""}
         facts |= {"hardware": made.hardware}
-    console.print(two_columns(facts), highlight=False)
+    console.print(two_columns(facts))
     if records:
         stopped = status if ending is None else ending.stopped
-        console.print(summary(records, stopped, config), highlight=False)
+        console.print(summary(records, stopped, config))

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from fedcanon.algorithms import ALGORITHMS
 from fedcanon.cli.app import plain
-from fedcanon.report.page.head import clients_of, method_of
+from fedcanon.report.page.head import clients_of, method_of, model_of
 from fedcanon.report.wording import byte_count, described
 from fedcanon.runs import Federation, Record
 from fedcanon.runs.build import resolved
@@ -17,23 +17,29 @@ from fedcanon.runs.config import Config
 
 
 def headline(config: Config, federation: Federation) -> str:
-    """Method, compression if there is any, penalty and problem, a line each."""
+    """What a run does: lines on its method, its compression if any, its penalty and its problem."""
     method = method_of(resolved(config, federation))
     return "\n".join([*method, problem_headline(config, federation)])
 
 
 def problem_headline(config: Config, federation: Federation) -> str:
-    """Penalty and problem, a line each."""
+    """A line on the penalty, and one on data, clients and model."""
     data = federation.problem.data or config.data
     return (
         f"{described(resolved(config, federation).penalty)}\n"
         f"{data.name} · {clients_of(config)} · {config.data.partition} · "
-        f"{config.model.name} with {len(federation.model):,} parameters"
+        f"{model_of(config)} with {len(federation.model):,} parameters"
     )
 
 
 def summary(records: list[Record], stopped: str, config: Config) -> Table:
-    """What a run reached and what it cost."""
+    """A table of what a run reached and what it cost.
+
+    Args:
+        records: Its measures.
+        stopped: Why it ended.
+        config: Its configuration.
+    """
     last, cost = records[-1], records[-1].cost
     rows = {
         "rounds": f"{last.round} ({stopped})",
@@ -50,7 +56,8 @@ def summary(records: list[Record], stopped: str, config: Config) -> Table:
         f"{sum(record.evaluation_seconds for record in records):.1f} measuring",
     }
     table = two_columns(rows)
-    algorithm = ALGORITHMS.get(str(config.algorithm["name"]))  # None for one registered elsewhere
+    # One of the user's own is not looked at: to show a run must not import code that it names.
+    algorithm = ALGORITHMS.get(str(config.algorithm["name"]))
     if algorithm is not None and algorithm.solves == "f":
         note = f"{algorithm.__name__} minimises f alone; the penalty is only measured"
         table.add_row("[yellow]note[/]", plain(note))

@@ -1,4 +1,4 @@
-"""``fedcanon sweep``: many runs over a space of settings, and the best of them."""
+"""``fedcanon sweep``: runs with many combinations of settings, and the best of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from fedcanon.cli.app import ConfigFile, Settings, app, console, plain
+from fedcanon.cli.app import ConfigFile, Settings, app, console, plain, table_of
 from fedcanon.engines.processes import cores
 from fedcanon.errors import FedcanonError
 from fedcanon.runs.plots import save
@@ -21,14 +21,14 @@ from fedcanon.search.search_folder import default_path
 from fedcanon.search.space import Sampler, Space, parse_space
 
 if TYPE_CHECKING:
-    from fedcanon.search.sweep import Sweep, Watch
+    from fedcanon.search.sweep import Sweep, WatchSweep
     from fedcanon.search.trials import Trial
 
 BEST = 10
-"""Trials that are printed."""
+"""How many of the best trials are printed."""
 
 TRIALS = 20
-"""Trials of a sampler where no number is given."""
+"""How many trials random and tpe make by default."""
 
 
 @app.command()
@@ -38,14 +38,14 @@ def sweep(
         list[str] | None,
         typer.Option(
             help="Vary a setting: algorithm.beta=0.03,0.1 or penalty.kappa=1e-4:1e-2:log. "
-            "Every trial is repeated for each seed=0,1,2.",
+            "seed=0,1,2 repeats every trial with these seeds.",
             metavar="KEY=VALUES",
             show_default=False,
         ),
     ] = None,
     sampler: Annotated[
         Sampler | None,
-        typer.Option(help="grid by default, tpe where a range is given.", show_default=False),
+        typer.Option(help="grid by default, tpe if a range is given.", show_default=False),
     ] = None,
     trials: Annotated[
         int | None, typer.Option(min=1, help=f"Trials of random and tpe; {TRIALS} by default.")
@@ -66,7 +66,7 @@ def sweep(
     ] = None,
     set_: Settings = None,
 ) -> None:
-    """Run every combination of some settings, or search them, and print the best."""
+    """Run all combinations of some settings, or search for good ones, and print the best."""
     if importlib.util.find_spec("optuna") is None:
         raise FedcanonError('a sweep needs a package: pip install "fedcanon[sweep]".')
     # Optuna takes a second to import, which other commands do not need.
@@ -83,21 +83,21 @@ def sweep(
         trials = TRIALS
     goal = _goal(minimise, maximise, space)
     asked = Sweep(config, tuple(set_ or ()), space, goal, sampler, trials)
-    path = folder or default_path("sweep", asked.base, asked.question)
-    console.print(f"[bold]{plain(_headline(asked))}[/]", highlight=False)
+    path = folder or default_path("sweep", asked.base, asked.identity)
+    console.print(f"[bold]{plain(_headline(asked))}[/]")
     with _bar(asked) as watch:
         found = run_sweep(asked, path, workers or cores(), watch)
     failed = [trial for trial in found if trial.state is TrialStatus.failed]
     ranked = _ranked(asked, found)
     if failed:
         first = f"{len(failed)} of {len(found)} trials failed; trial {failed[0].number}:"
-        console.print(f"[yellow]{first}[/] {plain(failed[0].error)}", highlight=False)
+        console.print(f"[yellow]{first}[/] {plain(failed[0].error)}")
     if not ranked:
         raise typer.Exit(1)
-    console.print(_table(asked, ranked[:BEST]), highlight=False)
+    console.print(_table(asked, ranked[:BEST]))
     save(plot_sweep(asked, found, ranked[0], _headline(asked)), path / "trials.png")
     kept = f"runs, trials.csv and trials.png kept in {path}"
-    console.print(plain(kept), highlight=False, soft_wrap=True)
+    console.print(plain(kept), soft_wrap=True)
 
 
 def _goal(minimise: str | None, maximise: str | None, space: Space) -> Goal:
@@ -105,7 +105,7 @@ def _goal(minimise: str | None, maximise: str | None, space: Space) -> Goal:
         raise FedcanonError("a sweep has one goal: give --minimise or --maximise, not both.")
     if not (minimise or maximise) and any(key.startswith("penalty") for key in space.axes):
         raise FedcanonError(
-            "f + h means something else for every penalty: say what to look for, with "
+            "f + h cannot be compared between penalties: choose another measure, such as "
             "--minimise test_loss or --maximise accuracy."
         )
     return Goal(maximise or minimise or "objective", maximise is not None)
@@ -119,8 +119,8 @@ def _headline(sweep: Sweep) -> str:
 
 
 @contextmanager
-def _bar(sweep: Sweep) -> Iterator[Watch]:
-    """A bar while a sweep goes on: runs done and the best value so far."""
+def _bar(sweep: Sweep) -> Iterator[WatchSweep]:
+    """Show a progress bar during a sweep: runs done, and the best value so far."""
     columns = (
         TextColumn("run"),
         MofNCompleteColumn(),
@@ -141,7 +141,7 @@ def _bar(sweep: Sweep) -> Iterator[Watch]:
 
 
 def _ranked(sweep: Sweep, trials: Sequence[Trial]) -> list[Trial]:
-    """The finished trials, the best first."""
+    """The finished trials, best first."""
     finished = [trial for trial in trials if trial.values]
     return sorted(finished, key=lambda trial: trial.mean, reverse=sweep.goal.maximise)
 
@@ -152,8 +152,7 @@ def _value(trial: Trial) -> str:
 
 
 def _table(sweep: Sweep, trials: Sequence[Trial]) -> Table:
-    table = Table(box=None, padding=(0, 1), header_style="dim")
-    table.add_column("trial", justify="right", no_wrap=True)
+    table = table_of(numbers=["trial"])
     for key in sweep.space.axes:
         table.add_column(plain(key), justify="right", overflow="fold")
     table.add_column(sweep.goal.measure.replace("_", " "), justify="right", no_wrap=True)

@@ -1,4 +1,4 @@
-"""``fedcanon watch``: a page that follows a run."""
+"""``fedcanon watch``: a page in the browser that follows a run."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def watch(
 
 @contextmanager
 def live_page(path: Path, *, wanted: bool) -> Iterator[None]:
-    """A page about the run in a folder while this process trains it, if it is wanted."""
+    """Serve a page about the run in a folder while this process trains it, if ``wanted``."""
     if not wanted:
         yield
         return
     with serving(path) as address:
-        console.print(f"shown at {address} while it goes on")
+        console.print(f"the run is shown at {address}")
         yield

@@ -6,13 +6,11 @@ named after the number of a client, asks the server to remove this client perman
 
 from __future__ import annotations
 
-import json
 import logging
 from collections import deque
-from dataclasses import asdict
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from pydantic import TypeAdapter
 
@@ -27,6 +25,35 @@ _FILE = "deployment.json"
 _LEAVING = "leaving"
 
 
+@dataclass
+class RoundTimes:
+    """How many rounds there were, and the seconds that they and their slowest clients took."""
+
+    count: int = 0
+    seconds: float = 0.0
+    client_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What ``deployment.json`` tells after ``round`` rounds.
+
+    ``keeper`` says who keeps the clients' states, the server or the clients; ``present`` are the
+    clients that are there. Times and traffic are those since the server was started.
+    """
+
+    round: int
+    keeper: str
+    present: dict[int, Presence]
+    membership: Membership
+    since_start: RoundTimes
+    traffic: Traffic
+    events: list[str] = field(default_factory=list)
+
+
+_SITUATION = TypeAdapter(Situation)
+
+
 class Status:
     """Writes the status of a deployment and reads which clients are asked to leave."""
 
@@ -34,7 +61,7 @@ class Status:
         self.folder: Path | None = None
         self._keeper = keeper
         self._events = deque[str](maxlen=30)
-        self._rounds = {"count": 0, "seconds": 0.0, "client_seconds": 0.0}
+        self._times = RoundTimes()
         self._traffic = Traffic()
 
     def note(self, event: str) -> None:
@@ -50,25 +77,20 @@ class Status:
 
         ``client_seconds`` is the time that the slowest client has worked.
         """
-        self._rounds["count"] += 1
-        self._rounds["seconds"] += seconds
-        self._rounds["client_seconds"] += client_seconds
+        self._times.count += 1
+        self._times.seconds += seconds
+        self._times.client_seconds += client_seconds
         self._traffic += traffic
 
     def write(self, t: int, membership: Membership, present: dict[int, Presence]) -> None:
         """Write the status file after ``t`` rounds, if the run has a folder."""
         if self.folder is None:
             return
-        content = {
-            "round": t,
-            "keeper": self._keeper,
-            "present": {client: asdict(presence) for client, presence in present.items()},
-            "membership": membership.state(),
-            "since_start": self._rounds,
-            "traffic": asdict(self._traffic),
-            "events": list(self._events),
-        }
-        write_whole(self.folder / _FILE, json.dumps(content, indent=1))
+        events = list(self._events)
+        content = Situation(
+            t, self._keeper, present, membership, self._times, self._traffic, events
+        )
+        write_whole(self.folder / _FILE, _SITUATION.dump_json(content, indent=1).decode())
 
     def leaving(self) -> set[int]:
         """Return the clients that the operator wants to remove permanently."""
@@ -78,13 +100,13 @@ class Status:
         return {int(name) for name in asked if name.isdecimal()}
 
 
-def read_status(folder: Path) -> dict[str, Any] | None:
+def read_status(folder: Path) -> Situation | None:
     """Return the content of the status file, or None if there is none yet.
 
     Raises:
         FedcanonError: The file cannot be read.
     """
-    return read_json(folder / _FILE, TypeAdapter(dict[str, Any]))
+    return read_json(folder / _FILE, _SITUATION)
 
 
 def ask_to_leave(folder: Path, client: int) -> None:

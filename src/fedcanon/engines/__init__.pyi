@@ -1,6 +1,7 @@
 # What fedcanon.engines offers, by where it lives.
 from .aggregation import Aggregation as Aggregation
 from .aggregation import Mean as Mean
+from .aggregation import Mixing as Mixing
 from .aggregation import Streaming as Streaming
 from .base import Collected as Collected
 from .base import Engine as Engine

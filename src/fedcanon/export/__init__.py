@@ -1,4 +1,4 @@
-"""Trained networks as files to ship: formats, sparse storage, and pruning with equal outputs."""
+"""Trained networks as files for other programs, and pruning that does not change their outputs."""
 
 from fedcanon.export.formats import Format, save
 from fedcanon.export.pruning import prune, unused_inputs

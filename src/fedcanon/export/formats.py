@@ -1,4 +1,4 @@
-"""The files that a trained network can become."""
+"""Writes a trained network in formats that other programs read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from fedcanon.runs.model_file import METADATA, tensors_of, write_tensors
 
 
 class Format(StrEnum):
-    """A kind of file, by its name on the command line."""
+    """A format, by its name on the command line."""
 
     SAFETENSORS = "safetensors"
     PYTORCH = "pt"
@@ -35,7 +35,7 @@ class Format(StrEnum):
 
     @property
     def suffix(self) -> str:
-        """How the names of its files end."""
+        """The ending of its files' names."""
         return ".sparse.safetensors" if self is Format.SPARSE else f".{self}"
 
 
@@ -43,14 +43,14 @@ def save(module: nn.Module, example_shape: Shape, path: str | Path, kind: Format
     """Write a network to a file, which is there whole or not at all.
 
     Args:
-        module: the network.
-        example_shape: the shape of one input. Files that hold the computation (``pt2`` and
+        module: The network.
+        example_shape: The shape of one input. Files that hold the computation (``pt2`` and
             ``onnx``) take batches of any size.
-        path: the file; folders above it are made if they do not exist.
-        kind: its format.
+        path: The file; folders above it are made if they do not exist.
+        kind: Its format.
 
     Raises:
-        FedcanonError: the network cannot be written in this format, or the file not at this place.
+        FedcanonError: The network cannot be written in this format, or the file not at this place.
     """
     with explained(f"cannot write {path}"):
         Path(path).parent.mkdir(parents=True, exist_ok=True)
@@ -58,7 +58,7 @@ def save(module: nn.Module, example_shape: Shape, path: str | Path, kind: Format
 
 
 def dense_size(module: nn.Module) -> int:
-    """The bytes of a network's safetensors file."""
+    """The size in bytes of a network's safetensors file."""
     return len(to_safetensors(tensors_of(module), metadata=METADATA))
 
 
@@ -106,7 +106,7 @@ def _unfit(what: str, error: Exception) -> FedcanonError:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep the exporters from talking about their own insides."""
+    """Silence the warnings and log messages of PyTorch's exporters."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

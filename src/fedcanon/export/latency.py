@@ -1,4 +1,4 @@
-"""How long networks take."""
+"""How long networks take to compute their outputs."""
 
 from __future__ import annotations
 
@@ -15,9 +15,14 @@ REPEATS = 7
 
 
 def latencies(modules: Sequence[nn.Module], example_shape: Shape, batch: int) -> list[float]:
-    """Median seconds of each network for a batch, on one thread.
+    """The median time in seconds that each network takes for a batch, on one thread.
 
-    They are measured by turns, so that a busy machine slows them all.
+    The networks take turns, so that a busy machine slows all of them down.
+
+    Args:
+        modules: The networks.
+        example_shape: The shape of one input.
+        batch: The number of inputs in a batch.
     """
     inputs = next(modules[0].parameters()).new_zeros(batch, *example_shape)
     found: list[list[float]] = [[] for _ in modules]

@@ -1,4 +1,7 @@
-"""Which layers pass their units to which, with nothing between that mixes units."""
+"""Finds the layers of a network whose units reach the next layer one by one.
+
+A unit is a neuron or a channel.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,14 @@ from torch import Tensor, fx, nn
 
 from fedcanon.errors import FedcanonError
 from fedcanon.export.messages import one_line
-from fedcanon.export.operations import NORMS, Kind, Shape, caller, kind_of, reads_batch_size
+from fedcanon.export.operations import (
+    NORMS,
+    Shape,
+    Treatment,
+    caller,
+    reads_batch_size,
+    treatment_of,
+)
 
 Layer = nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d
 LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
@@ -24,11 +34,11 @@ Norm = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d
 class Step:
     """An operation between two layers.
 
-    Flattening makes ``repeats`` units of one. Pooling ``keeps_constants`` if a map that is the
-    same everywhere stays so; averages with the zeros beyond the border do not.
+    Flattening turns one unit into ``repeats`` units. Pooling ``keeps_constants`` if a constant map
+    stays constant, which fails where the zeros of the padding enter an average.
     """
 
-    kind: Kind
+    kind: Treatment
     call: Callable[[Tensor], Tensor]
     repeats: int = 1
     keeps_constants: bool = True
@@ -36,7 +46,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Link:
-    """A layer whose units reach one other layer only, each by itself."""
+    """Two layers: the units of ``producer`` reach only ``consumer``, each on its own way."""
 
     producer: Layer
     steps: tuple[Step, ...]
@@ -44,35 +54,40 @@ class Link:
 
     @property
     def norms(self) -> list[Norm]:
-        """The batch normalisations on the way."""
+        """The batch normalisations between the two layers."""
         return [step.call for step in self.steps if isinstance(step.call, NORMS)]
 
     def constants(self) -> Tensor:
-        """What units without incoming weights send, an entry for each input of the consumer.
+        """What units send if their incoming weights are all zero, for each input of the consumer.
 
-        NaN stands for what is not the same at every pixel.
+        An entry is NaN if it is not the same at every pixel.
         """
         weight, bias = self.producer.weight, self.producer.bias
         values = weight.new_zeros(len(weight)) if bias is None else bias.detach().clone()
         values = values.view(1, -1, *[1] * (weight.ndim - 2))
         for step in self.steps:
-            if step.kind is Kind.FLATTEN:
+            if step.kind is Treatment.FLATTEN:
                 values = values.flatten().repeat_interleave(step.repeats).view(1, -1)
-            elif step.kind is not Kind.POOL:
+            elif step.kind is not Treatment.POOL:
                 values = step.call(values)
             elif not step.keeps_constants:
                 values = values.where(values == 0, torch.nan)
         return values.flatten()
 
 
-class Trace:
-    """The computation of a network on inputs of one shape."""
+class TracedNetwork:
+    """The operations of a network on inputs of one shape, as torch.fx records them."""
 
     def __init__(self, module: nn.Module, example_shape: Shape) -> None:
-        """Follow a network that is in evaluation mode.
+        """Record the operations of a network.
+
+        Args:
+            module: The network, in evaluation mode.
+            example_shape: The shape of one input.
 
         Raises:
-            FedcanonError: what it does depends on the values of its input.
+            FedcanonError: Torch.fx cannot follow it, for instance because what it does depends
+                on the values of its input.
         """
         example = next(module.parameters()).new_zeros(2, *example_shape)
         try:
@@ -96,7 +111,7 @@ class Trace:
                 self._uses[id(self._module(node))] += 1
 
     def links(self) -> list[Link]:
-        """All links, in the order of the computation."""
+        """All pairs of linked layers, in the order of the computation."""
         found = []
         for node in self._nodes:
             producer = self._layer(node, node)
@@ -105,12 +120,12 @@ class Trace:
         return found
 
     def first_layer(self) -> Layer | None:
-        """The layer that the inputs reach, each by itself, if there is one."""
+        """The layer that the inputs of the network reach one by one; None if there is none."""
         way = self._way_from(self._nodes[0])
         return way[1] if way else None
 
     def _way_from(self, node: fx.Node) -> tuple[tuple[Step, ...], Layer] | None:
-        """How a value reaches a layer; None if its units may be mixed, or used elsewhere too."""
+        """The operations from a node to the next layer; None if they may mix units, or branch."""
         steps: list[Step] = []
         while True:
             users = [user for user in node.users if not reads_batch_size(user)]
@@ -126,7 +141,7 @@ class Trace:
             node = users[0]
 
     def _layer(self, node: fx.Node, value: fx.Node) -> Layer | None:
-        """The layer that a node calls, if units are in dimension 1 of its input or output."""
+        """The layer that a node calls, if the units of ``value`` are in dimension 1; else None."""
         layer = self._module(node)
         if not isinstance(layer, LAYERS) or type(layer) not in LAYERS or not self._is_plain(layer):
             return None
@@ -134,26 +149,26 @@ class Trace:
         return layer if mixes_all and len(self._shapes[value]) == layer.weight.ndim else None
 
     def _step(self, node: fx.Node, value: fx.Node) -> Step | None:
-        """What a node does to a value; None if it may mix units."""
+        """The operation of a node on ``value``; None if it may mix units."""
         module, before = self._module(node), self._shapes[value]
         if node not in self._shapes or (module is not None and _is_hooked(module)):
             return None
-        kind, call = kind_of(node, module, before, self._shapes[node]), caller(node, module)
-        if kind is Kind.NORM:
+        kind, call = treatment_of(node, module, before, self._shapes[node]), caller(node, module)
+        if kind is Treatment.NORM:
             assert isinstance(module, NORMS)
             if module.running_mean is None or not self._is_plain(module):
                 return None
-        if kind is Kind.POOL:
+        if kind is Treatment.POOL:
             ones = torch.ones(before)
             return Step(kind, call, keeps_constants=torch.allclose(call(ones), torch.ones(())))
-        repeats = prod(before[2:]) if kind is Kind.FLATTEN else 1
+        repeats = prod(before[2:]) if kind is Treatment.FLATTEN else 1
         return None if kind is None else Step(kind, call, repeats)
 
     def _module(self, node: fx.Node) -> nn.Module | None:
         return self._modules[str(node.target)] if node.op == "call_module" else None
 
     def _is_plain(self, module: nn.Module) -> bool:
-        """Whether a module is called once, shares no tensor and does nothing beside."""
+        """Whether a module is called once, shares no tensor with others and has no hooks."""
         entries = (module, *module.state_dict(keep_vars=True).values())
         return not _is_hooked(module) and all(self._uses[id(entry)] == 1 for entry in entries)
 
@@ -163,7 +178,7 @@ def _is_hooked(module: nn.Module) -> bool:
 
 
 class _Shapes(fx.Interpreter):
-    """Runs a traced network and notes the shape of every tensor."""
+    """Runs a traced network and records the shape of every tensor."""
 
     def __init__(self, traced: fx.GraphModule) -> None:
         super().__init__(traced)

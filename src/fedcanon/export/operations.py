@@ -1,4 +1,4 @@
-"""What stands between layers without mixing their units, as torch.fx sees it."""
+"""Operations between layers that do not mix units, as torch.fx records them."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from torch.nn import functional
 Shape = tuple[int, ...]
 
 
-class Kind(Enum):
-    """How an operation treats units, which lie in dimension 1."""
+class Treatment(Enum):
+    """How an operation treats units, which are in dimension 1 of its input."""
 
     ENTRYWISE = auto()
-    """every entry by itself, such as ReLU"""
+    """it acts on every entry alone, such as ReLU"""
     NORM = auto()
-    """every unit with its own numbers: batch normalisation with running statistics"""
+    """it scales every unit by numbers of its own: batch normalisation with running statistics"""
     POOL = auto()
-    """every unit's map by itself"""
+    """it pools the map of every unit alone"""
     FLATTEN = auto()
-    """every pixel of a unit becomes a unit"""
+    """it turns every pixel of a unit into a unit"""
 
 
 NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
@@ -60,25 +60,27 @@ _FLATTEN: tuple[Any, ...] = (nn.Flatten, torch.flatten, "flatten")
 _RESHAPE: tuple[Any, ...] = (torch.reshape, "reshape", "view")
 
 
-def kind_of(node: fx.Node, module: nn.Module | None, before: Shape, after: Shape) -> Kind | None:
+def treatment_of(
+    node: fx.Node, module: nn.Module | None, before: Shape, after: Shape
+) -> Treatment | None:
     """How a node treats the units of a value of shape ``before``; None if it may mix them."""
     operation = node.target if module is None else type(module)
     if operation in _ENTRYWISE:
-        return Kind.ENTRYWISE
+        return Treatment.ENTRYWISE
     if operation in _DROPOUT:
         active = module is None and node.kwargs.get("training") is not False
-        return None if active else Kind.ENTRYWISE
+        return None if active else Treatment.ENTRYWISE
     if operation in NORMS:
-        return Kind.NORM
+        return Treatment.NORM
     if operation in _POOLS:  # with fewer dimensions it would take the batch for channels
-        return Kind.POOL if len(before) == _POOLS[operation] + 2 else None
+        return Treatment.POOL if len(before) == _POOLS[operation] + 2 else None
     if operation in _FLATTEN or (operation in _RESHAPE and _leaves_the_last_size_open(node)):
-        return Kind.FLATTEN if after == (before[0], prod(before[1:])) else None
+        return Treatment.FLATTEN if after == (before[0], prod(before[1:])) else None
     return None
 
 
 def reads_batch_size(node: fx.Node) -> bool:
-    """Whether a node is x.size(0), or the x.shape of x.shape[0]: no use of what is in x."""
+    """Whether a node is x.size(0), or the x.shape of x.shape[0], which use no entry of x."""
     if (node.op, node.target) == ("call_method", "size"):
         return node.args[1:] == (0,)
     if node.target is not getattr or node.args[1:] != ("shape",):
@@ -87,7 +89,7 @@ def reads_batch_size(node: fx.Node) -> bool:
 
 
 def caller(node: fx.Node, module: nn.Module | None) -> Callable[[Tensor], Tensor]:
-    """What a node computes from its first argument."""
+    """The function of its first argument that a node computes."""
     if module is not None:
         return module
 
@@ -102,7 +104,7 @@ def caller(node: fx.Node, module: nn.Module | None) -> Callable[[Tensor], Tensor
 
 
 def _leaves_the_last_size_open(node: fx.Node) -> bool:
-    """Whether it is view(batch, -1): a size written as a number would not fit fewer units."""
+    """Whether a node is view(batch, -1); with a number in place of −1 it could not be pruned."""
     sizes: Any = node.args[1:]
     if len(sizes) == 1 and isinstance(sizes[0], tuple | list):
         sizes = sizes[0]

@@ -1,4 +1,4 @@
-"""Smaller networks with the same outputs: neurons and channels that do nothing are taken out."""
+"""Removes the neurons and channels of a network that do not change its outputs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from fedcanon.errors import FedcanonError
-from fedcanon.export.links import Link, Trace
+from fedcanon.export.links import Link, TracedNetwork
 from fedcanon.export.messages import one_line
 from fedcanon.export.operations import Shape
 from fedcanon.export.surgery import (
@@ -22,45 +22,54 @@ from fedcanon.export.surgery import (
 
 
 def prune(module: nn.Module, example_shape: Shape) -> nn.Module:
-    """A copy without the neurons and channels that do nothing, with the same outputs.
+    """A smaller copy of a network with the same outputs in evaluation mode.
 
-    A unit goes if all its outgoing weights are zero. It also goes if all its incoming weights are
-    zero: what it sends is then the same for every input, and the next layer's bias takes it over.
-    The bias of a convolution that pads with zeros could not, because the border would differ: there
-    one such unit does the work of all. This repeats until nothing is left to do, and one unit stays
-    in each layer. Units that are added to others (residual connections), or mixed with
-    others before they reach a layer (group normalisation), stay.
+    A unit (a neuron or a channel) is removed if all its outgoing weights are zero. It is also
+    removed if all its incoming weights are zero: what it sends is then the same for every input,
+    and is added to the bias of the next layer. A bias cannot replace it before a convolution that
+    pads with zeros, because the border would differ: there, one such unit replaces all of them.
+    This repeats until nothing changes; every layer keeps at least one unit. Units stay that are
+    added to others (residual connections) or mixed with others before they reach the next layer
+    (group normalisation).
 
-    ``example_shape`` is the shape of one input. The copy is in evaluation mode, as is the claim:
-    in training mode, statistics of batches would differ.
+    Args:
+        module: The network.
+        example_shape: The shape of one input.
+
+    Returns:
+        The copy, in evaluation mode. In training mode the statistics of batches would differ.
 
     Raises:
-        FedcanonError: torch.fx cannot follow the network.
+        FedcanonError: Torch.fx cannot follow the network, or the copy has other outputs.
     """
     original = deepcopy(module).eval()
     pruned = deepcopy(original)
-    links = Trace(pruned, example_shape).links()
+    links = TracedNetwork(pruned, example_shape).links()
     with torch.no_grad():
         while sum(_shrink(link) for link in reversed(links)):
-            pass  # what goes from one layer can leave a unit of another without purpose
+            pass  # removing a unit can make one of another layer superfluous
     _require_same(original, pruned, example_shape)
     return pruned
 
 
 def unused_inputs(module: nn.Module, example_shape: Shape) -> list[int]:
-    """The inputs (channels of images before a convolution) whose weights are all zero.
+    """The inputs of a network whose weights are all zero; channels before a convolution.
+
+    Args:
+        module: The network.
+        example_shape: The shape of one input.
 
     Raises:
-        FedcanonError: torch.fx cannot follow the network.
+        FedcanonError: Torch.fx cannot follow the network.
     """
-    layer = Trace(deepcopy(module).eval(), example_shape).first_layer()
+    layer = TracedNetwork(deepcopy(module).eval(), example_shape).first_layer()
     if layer is None:
         return []
     return (~layer.weight.transpose(0, 1).flatten(1).any(1)).nonzero().flatten().tolist()
 
 
 def _shrink(link: Link) -> bool:
-    """Take out the units of a link that do nothing; whether there were any."""
+    """Remove the units of a link that do nothing; true if there were any."""
     units = len(link.producer.weight)
     sent = link.constants()
     per_unit = sent.view(units, -1)
@@ -72,7 +81,7 @@ def _shrink(link: Link) -> bool:
         constant = silent
     else:
         gone = dead | constant
-    if gone.all():  # a layer without units is no layer
+    if gone.all():  # a layer needs at least one unit
         gone[0] = constant[0] = False
     if gone.any():
         fold(link.consumer, sent.where(repeated(constant, len(sent)), 0))
@@ -81,7 +90,7 @@ def _shrink(link: Link) -> bool:
 
 
 def _require_same(module: nn.Module, pruned: nn.Module, example_shape: Shape) -> None:
-    """Refuse a copy that differs: a forward may do what torch.fx does not see."""
+    """Raise a FedcanonError if a copy has other outputs: torch.fx does not see everything."""
     like = next(module.parameters())
     inputs = torch.randn(8, *example_shape, generator=torch.Generator().manual_seed(0)).to(like)
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""Sparse weights on disk: compressed sparse rows inside a safetensors file."""
+"""Stores sparse weights as compressed sparse rows (CSR) inside a safetensors file."""
 
 from __future__ import annotations
 
@@ -16,14 +16,18 @@ from fedcanon.export.messages import one_line
 from fedcanon.runs.model_file import write_tensors
 
 SHAPES = "csr_shapes"
-"""The entry of the file's metadata that gives the shape of every weight kept as CSR."""
+"""The entry of the file's metadata with the shapes of all weights that are stored as CSR."""
 
 
 def save_sparse(tensors: dict[str, Tensor], path: str | Path) -> None:
     """Write tensors by their names, weights as CSR wherever that takes fewer bytes.
 
-    A weight is a matrix with a row for each output; of a convolution, all other dimensions are
-    its columns. It is kept as NAME.values, NAME.column_indices and NAME.row_pointers.
+    A weight is stored as a matrix with a row for each output, in the three tensors NAME.values,
+    NAME.column_indices and NAME.row_pointers.
+
+    Args:
+        tensors: The state dict of a network.
+        path: The file.
     """
     written: dict[str, Tensor] = {}
     shapes: dict[str, list[int]] = {}
@@ -38,12 +42,12 @@ def save_sparse(tensors: dict[str, Tensor], path: str | Path) -> None:
 
 
 def load_sparse(path: str | Path) -> dict[str, Tensor]:
-    """The state dict in a file of ``fedcanon export --format sparse``, dense again.
+    """Read a file of ``fedcanon export --format sparse`` as a state dict of dense tensors.
 
-    Every number has the bits that it had; only the sign of zeros is lost.
+    All numbers are exact; only the sign of zeros is lost.
 
     Raises:
-        FedcanonError: the file cannot be read, is not of this format or is damaged.
+        FedcanonError: The file cannot be read, is not of this format or is damaged.
     """
     try:
         with safe_open(path, "pt") as file:
@@ -75,5 +79,5 @@ def _compressed(tensor: Tensor) -> dict[str, Tensor]:
 
 
 def _small(indices: np.ndarray) -> np.ndarray:
-    """Indices in the smallest type that holds them."""
+    """Convert indices to the smallest type that can hold them."""
     return indices.astype(np.min_scalar_type(int(indices.max(initial=0))))

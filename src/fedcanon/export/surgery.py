@@ -1,4 +1,4 @@
-"""Changes to layers that leave what they compute as it is."""
+"""Removes units from layers without changing what the network computes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,12 @@ from fedcanon.export.links import Layer, Link, Norm
 
 
 def fold(layer: Layer, sent: Tensor) -> None:
-    """Let the bias of a layer do what constant inputs do, one number for each; 0 for the others."""
+    """Add to the bias of a layer what constant inputs contribute to its outputs.
+
+    Args:
+        layer: The layer, which is changed.
+        sent: The value of every constant input, and 0 for the other inputs.
+    """
     change = layer.weight.reshape(len(layer.weight), len(sent), -1).sum(2) @ sent
     if layer.bias is not None:
         layer.bias += change
@@ -18,10 +23,18 @@ def fold(layer: Layer, sent: Tensor) -> None:
 
 
 def merge(layer: Layer, constant: Tensor, sent: Tensor) -> Tensor:
-    """Let the largest of some constant channels do what all of them do; the others are idle then.
+    """Let one of several constant channels replace all of them.
 
-    Maps of two numbers are multiples of each other, so one of them can stand for both, with the sum
-    of the weights. This is exact for every kind of border.
+    Constant maps are multiples of each other, so that one of them, with a weighted sum of the
+    weights, can replace the others. This is exact for every kind of border.
+
+    Args:
+        layer: The layer, which is changed.
+        constant: Which channels are constant.
+        sent: The value of every channel.
+
+    Returns:
+        The channels that are not needed any more.
     """
     idle = constant.clone()
     if constant.any():
@@ -33,24 +46,24 @@ def merge(layer: Layer, constant: Tensor, sent: Tensor) -> Tensor:
 
 
 def pads_with_zeros(layer: Layer) -> bool:
-    """Whether a layer sees zeros beyond the border of its input."""
+    """Whether a layer is a convolution that pads its input with zeros."""
     if isinstance(layer, nn.Linear) or layer.padding_mode != "zeros":
         return False
     return layer.padding != "valid" and any(layer.padding)
 
 
 def by_unit(weight: Tensor, units: int) -> Tensor:
-    """The weights of a layer as outputs × units of the layer before × weights for each pair."""
+    """View the weights of a layer as outputs × units of the previous layer × weights of a pair."""
     return weight.reshape(len(weight), units, -1, *weight.shape[2:])
 
 
 def repeated(choice: Tensor, size: int) -> Tensor:
-    """A choice of units as a choice of the inputs that flattening makes of them."""
+    """The choice of inputs that flattening makes of a choice of units."""
     return choice.repeat_interleave(size // len(choice))
 
 
 def keep_units(link: Link, keep: Tensor) -> None:
-    """Take all other units out of both layers of a link and what is between them."""
+    """Remove all other units from both layers of a link and from the layers between them."""
     _keep_outputs(link.producer, keep)
     for norm in link.norms:
         _keep_channels(norm, repeated(keep, norm.num_features))

@@ -1,4 +1,4 @@
-"""The network of a finished run, ready to be used."""
+"""Loads the network of a finished run."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from fedcanon.runs.training import load
 
 @dataclass(frozen=True)
 class Trained:
-    """A network in evaluation mode, its run, and the data that it was trained on.
+    """A network in evaluation mode, its run, and a summary of the data it was trained on.
 
-    ``shape`` is that of one input, which differs from the data's where pixels are laid in a row.
+    ``shape`` is the shape of one input of the network; logistic regression takes images as vectors.
     """
 
     module: nn.Module
@@ -31,14 +31,14 @@ def trained(name: str | Path) -> Trained:
     """The network of a run.
 
     Args:
-        name: the folder of the run, or its name in the runs folder.
+        name: The folder of the run, or its name in the runs folder.
 
     Raises:
-        FedcanonError: there is no such run, or it is not finished.
+        FedcanonError: There is no such run, or it is not finished.
     """
     run = RunFolder.find(name)
     module, data = load(run.path).model, run.data
-    assert data is not None  # as in every run that can be loaded
+    assert data is not None  # or it could not have been loaded
     # The module of binary logistic regression is a bare nn.Linear: it does not flatten.
     shape = (prod(data.shape),) if run.config.model.name == "logistic" else data.shape
     return Trained(module, shape, run, data)

@@ -22,22 +22,20 @@ LOSSES: dict[str, Callable[..., Loss]] = {"cross_entropy": cross_entropy}
 """Every loss by its name in a configuration; each is made from its options."""
 
 
-def require_mean(name: str, loss: Loss, outputs: Tensor, targets: Tensor) -> None:
-    """Refuse a loss that is not the mean over the samples of a batch.
+def require_mean(name: str, loss: Loss, classes: int) -> None:
+    """Raise a FedcanonError if a loss is not the mean over the samples of a batch.
 
-    Values and gradients over a client's data are computed in pieces and averaged. For any other
-    loss this would be wrong, and nobody would notice. The loss is tried on one batch, as a whole
-    and sample by sample.
+    Values and gradients over a client's data are computed in pieces and averaged, which would be
+    silently wrong for any other loss. The loss is tried on random scores of samples of all classes,
+    once as a whole and once sample by sample.
 
     Args:
-        name: What the loss is called in messages.
+        name: Its name in the configuration.
         loss: The loss.
-        outputs: The outputs of a network for a batch.
-        targets: The classes of the same samples.
-
-    Raises:
-        FedcanonError: The loss fails on the batch, or is not the mean.
+        classes: The number of classes.
     """
+    targets = torch.arange(min(2 * classes, 64)) % classes
+    outputs = torch.randn(len(targets), classes, generator=torch.Generator().manual_seed(0))
     try:
         whole = loss(outputs, targets)
         single = [loss(outputs[k : k + 1], targets[k : k + 1]) for k in range(len(targets))]

@@ -8,36 +8,33 @@ the baselines is the larger one.
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from matplotlib.figure import Figure
 
-from fedcanon.paper.networks import SCAD, network_config
-from fedcanon.paper.outcome import Claim, Outcome, Table, judged
-from fedcanon.paper.scales import Scale
+from fedcanon.paper.datasets import PUBLISHED
+from fedcanon.paper.methods import registered
+from fedcanon.paper.networks import SCAD, Lengths
+from fedcanon.paper.outcome import Claim, Outcome, Scale, Table, judged
 from fedcanon.paper.trials import SAME_ACCURACY, Trainer, portion
-from fedcanon.paper.tuning import Grid, train_tuned, tune
+from fedcanon.paper.tuning import Grid, Trained, Tuner, of_each
 from fedcanon.runs.config import Config
 from fedcanon.runs.named import make_dataset
 from fedcanon.runs.plots import COLOURS
 
-METHODS: dict[str, dict[str, Any]] = {
-    "FedCanon": {"name": "fedcanon"},
-    "FedCanon+": {"name": "fedcanon+"},
-    "FedDR": {"name": "feddr", "relaxation": 1.95},  # as its authors run it on networks
-    "FedADMM": {"name": "fedadmm"},
-}
+METHODS = ("FedCanon", "FedCanon+", "FedDR", "FedADMM")
 BASELINES = ("FedDR", "FedADMM")
 UNJUDGED = ("cinic10",)
 """Datasets of which only a sample without a split may be at hand: no verdict on a subset."""
+MODELS = {"cnn": "CNN", "resnet18": "ResNet-18"}
+PARTITIONS = {"iid": "i.i.d.", "dirichlet:0.2": "Dir(0.2)", "writers:0.2": "Dir(0.2)"}
 
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the table, with the accuracies that the paper prints."""
+    """A row of the table, with the accuracies and deviations that the paper prints."""
 
     dataset: str
     model: str
@@ -45,19 +42,14 @@ class Row:
     paper: dict[str, tuple[float, float]] = field(hash=False)
 
     @property
+    def dataset_and_model(self) -> str:
+        """Dataset and model as the paper writes them."""
+        return f"{PUBLISHED[self.dataset].name} {MODELS[self.model]}"
+
+    @property
     def label(self) -> str:
         """Dataset, model and partition as the paper writes them."""
-        return f"{DATASETS[self.dataset]} {MODELS[self.model]} {PARTITIONS[self.partition]}"
-
-
-DATASETS = {
-    "femnist": "FEMNIST",
-    "cifar10": "CIFAR-10",
-    "cinic10": "CINIC-10",
-    "tiny_imagenet": "Tiny ImageNet",
-}
-MODELS = {"cnn": "CNN", "resnet18": "ResNet-18"}
-PARTITIONS = {"iid": "i.i.d.", "dirichlet:0.2": "Dir(0.2)", "writers:0.2": "Dir(0.2)"}
+        return f"{self.dataset_and_model} {PARTITIONS[self.partition]}"
 
 
 def _row(dataset: str, model: str, partition: str, *numbers: float) -> Row:
@@ -84,17 +76,13 @@ ROWS = (
         "tiny_imagenet", "resnet18", "dirichlet:0.2", 0.2969, 0.0024, 0.1849, 0.0207, 0.1978, 0.0109
     ),
 )
-"""In the order in which they are run: what takes longest last."""
+"""The rows in the order in which they are run: what takes longest comes last."""
 
 
 @dataclass(frozen=True)
-class Setting:
+class RowLengths(Lengths):
     """How the rows of one model are run; of all this the paper gives only α = 0.1."""
 
-    rounds: int = 200
-    clients: int = 10
-    local_steps: int = 20
-    batch_size: int = 32
     betas: tuple[float, ...] = (0.005, 0.01, 0.02, 0.05)
     alphas: tuple[float, ...] = (0.1, 0.2, 0.4, 1.0)
     """α of FedCanon and FedCanon+."""
@@ -103,11 +91,6 @@ class Setting:
     tuning_rounds: int = 200
     samples: tuple[int | None, int | None] = (None, None)
     seeds: tuple[int, ...] = (0, 1, 2)
-
-    @property
-    def every(self) -> int:
-        """Only the final model is measured."""
-        return self.rounds
 
     def grid(self, method: str) -> Grid:
         """The settings among which validation chooses."""
@@ -120,17 +103,17 @@ class Setting:
 
 @dataclass(frozen=True)
 class Plan:
-    """The rows that a scale runs, and how those of each model are."""
+    """The rows that a scale runs, and how those of each model are run."""
 
     rows: tuple[Row, ...]
-    settings: dict[str, Setting]
+    lengths: dict[str, RowLengths]
 
 
 PLANS = {
     Scale.smoke: Plan(
         ROWS[1:2],
         {
-            "cnn": Setting(
+            "cnn": RowLengths(
                 rounds=2,
                 clients=3,
                 local_steps=2,
@@ -147,7 +130,7 @@ PLANS = {
     Scale.laptop: Plan(
         ROWS[:7],  # those of the CNN, and CIFAR-10 with ResNet-18, i.i.d.
         {
-            "cnn": Setting(
+            "cnn": RowLengths(
                 rounds=20,
                 local_steps=10,
                 batch_size=8,
@@ -158,7 +141,7 @@ PLANS = {
                 samples=(8000, 2000),
                 seeds=(0, 1),
             ),
-            "resnet18": Setting(
+            "resnet18": RowLengths(
                 rounds=40,
                 local_steps=5,
                 batch_size=16,
@@ -171,65 +154,61 @@ PLANS = {
             ),
         },
     ),
-    Scale.paper: Plan(ROWS, {"cnn": Setting(), "resnet18": Setting()}),
+    Scale.paper: Plan(ROWS, {"cnn": RowLengths(), "resnet18": RowLengths()}),
 }
 
-Accuracies = dict[str, list[float]]
-"""By method, one for each seed."""
-
-Notes = dict[tuple[str, str], str]
-"""What part of a dataset is used with a model."""
+Found = Mapping[Row, Mapping[str, Trained]]
+"""The trainings by row and method."""
+Notes = Mapping[Row, str]
+"""Which part of its dataset each row uses; empty where it uses all."""
 
 
 def run(scale: Scale, trainer: Trainer) -> Iterator[Outcome]:
     """Run row by row; the outcome is written after each, so that a long job shows what it has."""
     plan = PLANS[scale]
-    found: dict[Row, Accuracies] = {}
-    notes: Notes = {}
-    grids: dict[str, Any] = {}
-    steps: dict[str, Any] = {}
+    found: dict[Row, dict[str, Trained]] = {}
+    notes: dict[Row, str] = {}
     for row in plan.rows:
-        setting = plan.settings[row.model]
-        dataset = portion(make_dataset({"name": row.dataset}), *setting.samples)
-        notes[row.dataset, row.model] = dataset.note
-        found[row], grids[row.label], steps[row.label] = {}, {}, {}
-        for method in METHODS:
-            label, config = f"{method}, {row.label}", _config(setting, row, method)
-            grid = setting.grid(method)
-            tuned = tune(trainer, label, config, dataset, grid, setting.tuning_rounds)
-            best, trainings = train_tuned(trainer, label, config, dataset, tuned, setting.seeds)
-            grids[row.label][method], steps[row.label][method] = tuned.grid, best
-            found[row][method] = [training.accuracy() for training in trainings]
-        yield _outcome(scale, plan, found, notes, {"grids": grids, "steps": steps})
+        lengths = plan.lengths[row.model]
+        dataset = portion(make_dataset({"name": row.dataset}), *lengths.samples)
+        tuner = Tuner(trainer, dataset, lengths.tuning_rounds, lengths.seeds)
+        notes[row] = dataset.note
+        found[row] = {
+            method: tuner.train(
+                f"{method}, {row.label}", _config(lengths, row, method), lengths.grid(method)
+            )
+            for method in METHODS
+        }
+        yield _outcome(scale, plan, found, notes)
 
 
-def _config(setting: Setting, row: Row, method: str) -> Config:
-    own = METHODS[method]
-    return network_config(setting, row.dataset, row.partition, row.model, own, SCAD)
+def _config(lengths: RowLengths, row: Row, method: str) -> Config:
+    # The authors of FedDR run it on networks with this relaxation.
+    own = {"relaxation": 1.95} if method == "FedDR" else {}
+    algorithm = {"name": registered(method), **own}
+    return lengths.config(row.dataset, row.partition, row.model, SCAD, algorithm)
 
 
-def _outcome(
-    scale: Scale,
-    plan: Plan,
-    found: Mapping[Row, Accuracies],
-    notes: Notes,
-    tuning: Mapping[str, Any],
-) -> Outcome:
-    subsets = [
-        f"{DATASETS[data]} {MODELS[model]} {note}" for (data, model), note in notes.items() if note
-    ]
+def _outcome(scale: Scale, plan: Plan, found: Found, notes: Notes) -> Outcome:
+    subsets = dict.fromkeys(
+        f"{row.dataset_and_model} {note}" for row, note in notes.items() if note
+    )
+    by_label = {row.label: by_method for row, by_method in found.items()}
+    lengths = {model: asdict(own) for model, own in plan.lengths.items()}
+    for own in lengths.values():
+        del own["every"]  # only the final model is measured
     return Outcome(
-        item="accuracy",
         title=" · ".join(["Table VI · test accuracy with SCAD", *subsets]),
         scale=scale,
         settings={
             "penalty": SCAD,
-            **{model: asdict(setting) for model, setting in plan.settings.items()},
-            **tuning,
+            **lengths,
+            "grids": of_each(by_label, lambda trained: trained.grid),
+            "steps": of_each(by_label, lambda trained: trained.settings),
         },
         tables=[_table(found)],
         claims=judged(scale, [_claim(found, notes)]),
-        data={row.label: accuracies for row, accuracies in found.items()},
+        data=of_each(by_label, lambda trained: trained.accuracies),
         notes=[
             "mean ± standard deviation over seeds, and below it the paper's; rows without numbers "
             f"are not run at the scale {scale}, or not yet.",
@@ -244,15 +223,15 @@ def _outcome(
     )
 
 
-def _figure(found: Mapping[Row, Accuracies]) -> Figure:
+def _figure(found: Found) -> Figure:
     """A group of marks for each row: filled ones are measured, hollow ones the paper's."""
     figure = Figure(figsize=(1.6 + 1.5 * len(found), 3.8), layout="constrained")
     axes = figure.subplots()
     for place, method in enumerate(METHODS):
         across = [number + (place - 1.5) / 6 for number in range(len(found))]
         style: dict[str, Any] = {"color": COLOURS[place], "linestyle": "none", "markersize": 6}
-        means = [100 * statistics.fmean(accuracies[method]) for accuracies in found.values()]
-        errors = [100 * _deviation(accuracies[method]) for accuracies in found.values()]
+        means = [100 * by_method[method].accuracy for by_method in found.values()]
+        errors = [100 * by_method[method].deviation for by_method in found.values()]
         axes.errorbar(across, means, errors, marker="o", label=method, capsize=2, **style)
         papers = [100 * row.paper[method][0] for row in found if method in row.paper]
         if papers:
@@ -266,40 +245,35 @@ def _figure(found: Mapping[Row, Accuracies]) -> Figure:
     return figure
 
 
-def _deviation(values: Sequence[float]) -> float:
-    """Over seeds; 0 where there is only one."""
-    return statistics.stdev(values) if len(values) > 1 else 0.0
+def _percent(mean: float, deviation: float) -> str:
+    return f"{100 * mean:.2f}±{100 * deviation:.2f}"
 
 
-def _shown(values: list[float]) -> str:
-    spread = f"±{100 * statistics.stdev(values):.2f}" if len(values) > 1 else ""
-    return f"{100 * statistics.fmean(values):.2f}{spread}"
+def _shown(trained: Trained) -> str:
+    """Mean and deviation in percent; only the mean where there is one seed."""
+    text = _percent(trained.accuracy, trained.deviation)
+    return text if len(trained.trainings) > 1 else text.partition("±")[0]
 
 
-def _table(found: Mapping[Row, Accuracies]) -> Table:
+def _table(found: Found) -> Table:
     rows: list[tuple[str, ...]] = []
     for row in ROWS:
-        if row in found:
-            cells = [_shown(found[row][method]) for method in METHODS]
-        else:
-            cells = ["not run"] + [""] * (len(METHODS) - 1)
-        rows.append((row.label, *cells))
-        paper = [row.paper.get(method) for method in METHODS]
-        shown = ["" if p is None else f"{100 * p[0]:.2f}±{100 * p[1]:.2f}" for p in paper]
-        rows.append(("  the paper", *shown))
+        nothing = ["not run"] + [""] * (len(METHODS) - 1)
+        cells = [_shown(found[row][method]) for method in METHODS] if row in found else nothing
+        paper = [_percent(*row.paper[m]) if m in row.paper else "" for m in METHODS]
+        rows += [(row.label, *cells), ("  the paper", *paper)]
     return Table("Test accuracy of the final model in percent.", ("", *METHODS), rows)
 
 
-def _claim(found: Mapping[Row, Accuracies], notes: Notes) -> Claim:
-    judged_rows = [
-        row for row in found if not (row.dataset in UNJUDGED and notes[row.dataset, row.model])
-    ]
+def _claim(found: Found, notes: Notes) -> Claim:
     margins = {}
-    for row in judged_rows:
-        means = {method: statistics.fmean(values) for method, values in found[row].items()}
-        best = max(BASELINES, key=lambda method: means[method])
-        spread = max(_deviation(found[row][method]) for method in ("FedCanon", best))
-        margins[row] = (means["FedCanon"] - means[best], best, spread)
+    for row, by_method in found.items():
+        if row.dataset in UNJUDGED and notes[row]:
+            continue
+        best = max(BASELINES, key=lambda method: by_method[method].accuracy)
+        ours, theirs = by_method["FedCanon"], by_method[best]
+        spread = max(ours.deviation, theirs.deviation)
+        margins[row] = (ours.accuracy - theirs.accuracy, best, spread)
     shown = "; ".join(
         f"{row.label}: {100 * margin:+.1f} points to {best} (deviation {100 * spread:.1f})"
         for row, (margin, best, spread) in margins.items()

@@ -6,176 +6,150 @@ A9A spread evenly over ten clients, a linear model, MCP. Training loss and ‖G�
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
+from typing import NamedTuple
 
 from fedcanon.paper.curves import Panel, draw
-from fedcanon.paper.outcome import Claim, Outcome, Table, judged
-from fedcanon.paper.scales import Scale
+from fedcanon.paper.methods import registered
+from fedcanon.paper.networks import Lengths
+from fedcanon.paper.outcome import Claim, Outcome, Scale, Table, judged
 from fedcanon.paper.trials import Trainer
 from fedcanon.runs import Record
-from fedcanon.runs.config import Config, make_config
 from fedcanon.runs.named import make_dataset
 
-ALPHA, BETA = 0.05, 0.02
-METHODS = {"FedCanon": "fedcanon", "FedCanon+": "fedcanon+"}
+ALPHA, BETA, KAPPA = 0.05, 0.02, 1e-3
+METHODS = ("FedCanon", "FedCanon+")
 
 
 @dataclass(frozen=True)
-class Setting:
-    """``alphas`` are run at β = 0.02, ``betas`` at α = 0.05."""
+class Sweep:
+    """The steps that are tried: ``alphas`` at β = 0.02, ``betas`` at α = 0.05."""
 
-    alphas: tuple[float, ...] = (0.02, 0.05, 0.1, 0.2, 0.5)
-    betas: tuple[float, ...] = (0.005, 0.01, 0.02, 0.05, 0.1)
-    rounds: int = 200
-    every: int = 2
-    clients: int = 10
-    local_steps: int = 10
-    batch_size: int = 128
-    kappa: float = 1e-3
-    seed: int = 0
+    alphas: tuple[float, ...]
+    betas: tuple[float, ...]
+    lengths: Lengths
 
 
+FULL = Sweep(
+    (0.02, 0.05, 0.1, 0.2, 0.5),
+    (0.005, 0.01, 0.02, 0.05, 0.1),
+    Lengths(every=2, local_steps=10, batch_size=128),
+)
 SETTINGS = {
-    Scale.smoke: Setting((0.02, 0.1), (0.01, 0.04), rounds=20, every=5),
-    Scale.laptop: Setting(),
-    Scale.paper: Setting(),
+    Scale.smoke: Sweep((0.02, 0.1), (0.01, 0.04), replace(FULL.lengths, rounds=20, every=5)),
+    Scale.laptop: FULL,
+    Scale.paper: FULL,
 }
 
-Histories = dict[float, list[Record]]
+
+class Point(NamedTuple):
+    """Training loss and ‖G‖ after a round."""
+
+    round: int
+    loss: float
+    norm: float
+
+    @classmethod
+    def of(cls, record: Record) -> Point:
+        """What a record says of a round."""
+        assert record.gradient_norm is not None  # every run asks for it
+        return cls(record.round, record.loss, record.gradient_norm)
+
+
+Curves = dict[str, list[Point]]
+"""The course of trainings, by the step that varies as text."""
+Found = dict[str, dict[str, Curves]]
+"""All courses, by the sign of the step that varies (α or β) and by method."""
 
 
 def run(scale: Scale, trainer: Trainer) -> Iterator[Outcome]:
     """Train every combination and draw the four panels for each method."""
-    setting = SETTINGS[scale]
-    dataset = make_dataset({"name": "a9a"})
-    alphas: dict[str, Histories] = {}
-    betas: dict[str, Histories] = {}
+    sweep = SETTINGS[scale]
+    lengths, dataset = sweep.lengths, make_dataset({"name": "a9a"})
 
-    def history(method: str, alpha: float, beta: float) -> list[Record]:
+    def curve(method: str, alpha: float, beta: float) -> list[Point]:
+        steps = {"name": registered(method), "alpha": alpha, "beta": beta}
+        penalty = {"name": "mcp", "kappa": KAPPA}
+        config = lengths.config("a9a", "iid", "linear", penalty, steps, gradient=True)
         label = f"{method}, α = {alpha:g}, β = {beta:g}"
-        config = _config(setting, METHODS[method], alpha, beta)
-        return trainer.train(label, config, dataset).records
+        return [Point.of(record) for record in trainer.train(label, config, dataset).records]
 
-    for method in METHODS:
-        alphas[method] = {alpha: history(method, alpha, BETA) for alpha in setting.alphas}
-        betas[method] = {beta: history(method, ALPHA, beta) for beta in setting.betas}
+    found: Found = {
+        "α": {m: {f"{alpha:g}": curve(m, alpha, BETA) for alpha in sweep.alphas} for m in METHODS},
+        "β": {m: {f"{beta:g}": curve(m, ALPHA, beta) for beta in sweep.betas} for m in METHODS},
+    }
+    steps = {"alphas": sweep.alphas, "betas": sweep.betas}
     yield Outcome(
-        item="fig1",
         title="Figure 1 · step sizes of FedCanon on A9A, linear model, MCP",
         scale=scale,
-        settings=asdict(setting),
-        tables=[_table(alphas, betas)],
-        claims=judged(scale, _claims(alphas["FedCanon"], betas["FedCanon"])),
-        data={
-            "loss and ‖G‖ by α": {m: _numbers(h) for m, h in alphas.items()},
-            "loss and ‖G‖ by β": {m: _numbers(h) for m, h in betas.items()},
-        },
+        settings={**steps, **asdict(lengths), "kappa": KAPPA, "seed": 0},
+        tables=[_table(found)],
+        claims=judged(scale, _claims(found["α"]["FedCanon"], found["β"]["FedCanon"])),
+        data={f"loss and ‖G‖ by {sign}": by_method for sign, by_method in found.items()},
         notes=[
             "the paper gives neither K, batch, κ nor the number of rounds: "
-            f"K = {setting.local_steps}, B = {setting.batch_size}, κ = {setting.kappa:g} and "
-            f"T = {setting.rounds} are ours."
+            f"K = {lengths.local_steps}, B = {lengths.batch_size}, κ = {KAPPA:g} and "
+            f"T = {lengths.rounds} are ours."
         ],
-        figure=draw(
-            [
-                panel
-                for method in METHODS
-                for panel in (
-                    *_panels(alphas[method], "α", f"{method}, β = {BETA:g}"),
-                    *_panels(betas[method], "β", f"{method}, α = {ALPHA:g}"),
-                )
-            ],
-            rows=len(METHODS),
-            common_legend=False,
-        ),
+        figure=draw(_panels(found), rows=len(METHODS), common_legend=False),
     )
 
 
-def _config(setting: Setting, method: str, alpha: float, beta: float) -> Config:
-    return make_config(
-        None,
-        {
-            "seed": setting.seed,
-            "rounds": setting.rounds,
-            "batch_size": setting.batch_size,
-            "data": {"name": "a9a", "partition": "iid"},
-            "clients": {"count": setting.clients},
-            "model": "linear",
-            "penalty": {"name": "mcp", "kappa": setting.kappa},
-            "algorithm": {
-                "name": method,
-                "alpha": alpha,
-                "beta": beta,
-                "local_steps": setting.local_steps,
-            },
-            "evaluate": {"every": setting.every, "gradient": True},
-        },
-    )
+def _panels(found: Found) -> list[Panel]:
+    fixed = {"α": f"β = {BETA:g}", "β": f"α = {ALPHA:g}"}
+    panels = []
+    for method in METHODS:
+        for sign, by_method in found.items():
+            losses, norms = {}, {}
+            for step, curve in by_method[method].items():
+                rounds, loss, norm = zip(*curve, strict=True)
+                losses[f"{sign} = {step}"] = (rounds, loss)
+                norms[f"{sign} = {step}"] = (rounds, norm)
+            title = f"{method}, {fixed[sign]}"
+            panels += [
+                Panel(title, "round", "training loss f", losses),
+                Panel(title, "round", "proximal gradient ‖G‖", norms, logarithmic=True),
+            ]
+    return panels
 
 
-def _norm(record: Record) -> float:
-    assert record.gradient_norm is not None  # every run asks for it
-    return record.gradient_norm
-
-
-def _panels(histories: Histories, symbol: str, fixed: str) -> list[Panel]:
-    rounds = {step: [r.round for r in records] for step, records in histories.items()}
-    losses = {step: [r.loss for r in records] for step, records in histories.items()}
-    norms = {step: [_norm(r) for r in records] for step, records in histories.items()}
-
-    def labelled(values: dict[float, list[float]]) -> dict[str, tuple[list[int], list[float]]]:
-        return {f"{symbol} = {step:g}": (rounds[step], values[step]) for step in histories}
-
-    return [
-        Panel(fixed, "round", "training loss f", labelled(losses)),
-        Panel(fixed, "round", "proximal gradient ‖G‖", labelled(norms), logarithmic=True),
-    ]
-
-
-def _numbers(histories: Histories) -> dict[str, list[tuple[int, float, float]]]:
-    return {
-        f"{step:g}": [(r.round, r.loss, _norm(r)) for r in records]
-        for step, records in histories.items()
-    }
-
-
-def _table(alphas: dict[str, Histories], betas: dict[str, Histories]) -> Table:
+def _table(found: Found) -> Table:
     rows = []
-    for histories, steps in ((alphas, "α = {:g}, β = 0.02"), (betas, "α = 0.05, β = {:g}")):
-        for step in histories["FedCanon"]:
-            ends = [histories[method][step][-1] for method in METHODS]
-            cells = [f"{value:.4g}" for end in ends for value in (end.loss, _norm(end))]
+    for sign, steps in (("α", f"α = {{}}, β = {BETA:g}"), ("β", f"α = {ALPHA:g}, β = {{}}")):
+        for step in found[sign]["FedCanon"]:
+            ends = [found[sign][method][step][-1] for method in METHODS]
+            cells = [f"{value:.4g}" for end in ends for value in (end.loss, end.norm)]
             rows.append((steps.format(step), *cells))
     head = ("steps", *(f"{method} {what}" for method in METHODS for what in ("f", "‖G‖")))
     return Table("Training loss and ‖G‖ after the last round.", head, rows)
 
 
-def _claims(alphas: Histories, betas: Histories) -> list[Claim]:
-    by_alpha = [records[-1].loss for records in alphas.values()]
+def _claims(alphas: Curves, betas: Curves) -> list[Claim]:
+    by_alpha, by_beta = ([curve[-1] for curve in curves.values()] for curves in (alphas, betas))
     faster = all(
-        later < earlier for ends in (by_alpha, _final(alphas)) for earlier, later in pairwise(ends)
+        later.loss < earlier.loss and later.norm < earlier.norm
+        for earlier, later in pairwise(by_alpha)
     )
+    losses, norms = [end.loss for end in by_beta], [end.norm for end in by_beta]
     start = next(iter(betas.values()))[0].loss
-    by_beta = [records[-1].loss for records in betas.values()]
-    spread, decrease = max(by_beta) - min(by_beta), start - min(by_beta)
-    norms = max(_final(betas)) / min(_final(betas)) - 1
+    spread, decrease = max(losses) - min(losses), start - min(losses)
+    norm_spread = max(norms) / min(norms) - 1
     return [
         Claim(
             "a larger α, at fixed β, makes training loss and ‖G‖ fall faster",
-            f"final loss from {by_alpha[0]:.4f} (α = {min(alphas):g}) to {by_alpha[-1]:.4f} "
-            f"(α = {max(alphas):g}), final ‖G‖ from {_final(alphas)[0]:.2g} to "
-            f"{_final(alphas)[-1]:.2g}: {'' if faster else 'not '}lower with every larger α",
+            f"final loss from {by_alpha[0].loss:.4f} (α = {min(alphas, key=float)}) to "
+            f"{by_alpha[-1].loss:.4f} (α = {max(alphas, key=float)}), final ‖G‖ from "
+            f"{by_alpha[0].norm:.2g} to {by_alpha[-1].norm:.2g}: "
+            f"{'' if faster else 'not '}lower with every larger α",
             faster,
         ),
         Claim(
             "changing β at fixed α hardly matters",
-            f"β from {min(betas):g} to {max(betas):g} changes the final loss by {spread:.1e}, "
-            f"{spread / decrease:.1%} of its decrease, and the final ‖G‖ by {norms:.1%}",
-            spread <= 0.05 * decrease and norms <= 0.1,
+            f"β from {min(betas, key=float)} to {max(betas, key=float)} changes the final loss by "
+            f"{spread:.1e}, {spread / decrease:.1%} of its decrease, and the final ‖G‖ by "
+            f"{norm_spread:.1%}",
+            spread <= 0.05 * decrease and norm_spread <= 0.1,
         ),
     ]
-
-
-def _final(histories: Histories) -> Sequence[float]:
-    return [_norm(records[-1]) for records in histories.values()]

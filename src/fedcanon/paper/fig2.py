@@ -7,51 +7,40 @@ methods the same step; here each is also run with the step that is best for it b
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from fedcanon.data import Dataset
 from fedcanon.paper.curves import Panel, draw
-from fedcanon.paper.networks import network_config
-from fedcanon.paper.outcome import Claim, Outcome, Table, judged
-from fedcanon.paper.scales import Scale
-from fedcanon.paper.trials import SAME_ACCURACY, Trainer, Training, portion
-from fedcanon.paper.tuning import Tuned, train_tuned, tune
-from fedcanon.runs.config import Config
+from fedcanon.paper.networks import FashionLengths
+from fedcanon.paper.outcome import Claim, Outcome, Scale, Table, judged
+from fedcanon.paper.trials import SAME_ACCURACY, Trainer, portion
+from fedcanon.paper.tuning import Results, Trained, Tuner, of_each
 from fedcanon.runs.named import make_dataset
 
-METHODS = {
-    "FedCanon": "fedcanon",
-    "FedCanon+": "fedcanon+",
-    "SCAFFOLD": "scaffold",
-    "SCAFFNEW": "scaffnew",
-    "FedAvg": "fedavg",
-}
-CORRECTED = ["FedCanon", "SCAFFOLD", "SCAFFNEW"]
+METHODS = ("FedCanon", "FedCanon+", "SCAFFOLD", "SCAFFNEW", "FedAvg")
+CORRECTED = ("FedCanon", "SCAFFOLD", "SCAFFNEW")
 """The methods of the paper that have control variables."""
 PARTITIONS = {"i.i.d.": "iid", "Dir(0.1)": "dirichlet:0.1", "Dir(0.01)": "dirichlet:0.01"}
 
 
 @dataclass(frozen=True)
-class Setting:
-    """N = 10, K = 20 and T = 200 are the paper's; it gives neither batch nor step."""
+class RepeatedLengths(FashionLengths):
+    """Trainings that are repeated for some seeds.
 
-    rounds: int = 200
-    every: int = 10
-    clients: int = 10
-    local_steps: int = 20
-    batch_size: int = 32
+    N = 10, K = 20 and T = 200 are the paper's; it gives neither batch nor step.
+    """
+
+    every: int | None = 10
     betas: tuple[float, ...] = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
     tuning_rounds: int = 40
-    samples: tuple[int | None, int | None] = (None, None)
     last: int = 5
     """Measurements at the end over which the accuracy is averaged."""
     seeds: tuple[int, ...] = (0,)
 
 
 SETTINGS = {
-    Scale.smoke: Setting(
+    Scale.smoke: RepeatedLengths(
         rounds=6,
         every=2,
         local_steps=5,
@@ -60,202 +49,113 @@ SETTINGS = {
         samples=(2000, 1000),
         last=1,
     ),
-    Scale.laptop: Setting(),
-    Scale.paper: Setting(tuning_rounds=200, seeds=(0, 1, 2)),
+    Scale.laptop: RepeatedLengths(),
+    Scale.paper: RepeatedLengths(tuning_rounds=200, seeds=(0, 1, 2)),
 }
-
-
-@dataclass(frozen=True)
-class MethodResult:
-    """A method on one partition: β, and the trainings for all seeds."""
-
-    beta: float
-    trainings: list[Training]
-
-    def accuracy(self, last: int) -> float:
-        """Mean test accuracy of the last measurements, over all seeds."""
-        return statistics.fmean(training.accuracy(last) for training in self.trainings)
-
-    @property
-    def diverged(self) -> bool:
-        """Whether any of them has."""
-        return any(training.diverged for training in self.trainings)
-
-    def shown(self, last: int) -> str:
-        """The accuracy as text."""
-        return "diverged" if self.diverged else f"{self.accuracy(last):.4f}"
-
-
-Results = dict[str, dict[str, MethodResult]]
-"""By partition and method."""
 
 
 def run(scale: Scale, trainer: Trainer) -> Iterator[Outcome]:
     """Tune every method on every partition, then train with equal steps and with each one's own."""
-    setting = SETTINGS[scale]
-    dataset = portion(make_dataset({"name": "fashion_mnist"}), *setting.samples)
-    equal: Results = {}
-    own: Results = {}
-    grids: dict[str, dict[str, Any]] = {}
+    lengths = SETTINGS[scale]
+    dataset = portion(make_dataset({"name": "fashion_mnist"}), *lengths.samples)
+    tuner = Tuner(trainer, dataset, lengths.tuning_rounds, lengths.seeds, lengths.last)
+    equal, own = {}, {}
     for shown, partition in PARTITIONS.items():
-        tuned = {
-            method: tune(
-                trainer,
-                f"{method}, {shown}",
-                _config(setting, partition, name),
-                dataset,
-                {"beta": setting.betas},
-                setting.tuning_rounds,
-            )
-            for method, name in METHODS.items()
-        }
-        grids[shown] = {method: found.grid for method, found in tuned.items()}
-        own[shown] = {
-            method: _trained(trainer, setting, dataset, shown, method, found)
-            for method, found in tuned.items()
-        }
-        same = Tuned([{"beta": own[shown]["FedCanon"].beta}], [])
-        equal[shown] = {
-            method: _trained(trainer, setting, dataset, shown, method, same) for method in METHODS
-        }
+        configs = lengths.configs(METHODS, partition, "mlp", {"name": "zero"})
+        own[shown] = tuner.train_all(shown, configs, lengths.betas)
+        equal[shown] = tuner.train_all(shown, configs, [own[shown]["FedCanon"].beta])
     subset = f" · {dataset.note}" if dataset.note else ""
     yield Outcome(
-        item="fig2",
         title=f"Figure 2 · control variables on Fashion-MNIST, MLP, h = 0{subset}",
         scale=scale,
-        settings={**asdict(setting), "grids": grids},
+        settings={**asdict(lengths), "grids": of_each(own, lambda trained: trained.grid)},
         tables=[
-            _table(setting, equal, "all methods with FedCanon's β"),
-            _table(setting, own, "each with the β that validation chose for it"),
+            _table(lengths.rounds, equal, "all methods with FedCanon's β"),
+            _table(lengths.rounds, own, "each with the β that validation chose for it"),
         ],
-        claims=judged(scale, _claims(setting, equal, own)),
-        data={"equal steps": _numbers(equal), "own steps": _numbers(own)},
+        claims=judged(
+            scale, [*_claims(equal, "equal steps"), *_claims(own, "own steps"), _level(equal)]
+        ),
+        data={"equal steps": of_each(equal, _numbers), "own steps": of_each(own, _numbers)},
         notes=[
             "equal steps: all methods with the β that validation chose for FedCanon; "
             "FedCanon and FedCanon+ have α = βK.",
-            f"accuracies are means over the last {setting.last} measurements; SCAFFNEW draws its "
-            f"local steps, {setting.local_steps} on average.",
+            f"accuracies are means over the last {lengths.last} measurements; SCAFFNEW draws its "
+            f"local steps, {lengths.local_steps} on average.",
             "without a penalty and with α = βK, FedCanon, FedCanon+ and SCAFFOLD are one method up "
             "to rounding: their differences show how far chance goes.",
             "where a run diverges the next best β is taken.",
         ],
-        figure=draw([_panel(shown, equal[shown]) for shown in PARTITIONS]),
+        figure=draw([_panel(shown, found) for shown, found in equal.items()]),
     )
 
 
-def _config(setting: Setting, partition: str, method: str) -> Config:
-    nothing = {"name": "zero"}
-    return network_config(setting, "fashion_mnist", partition, "mlp", {"name": method}, nothing)
+def _panel(shown: str, found: Mapping[str, Trained]) -> Panel:
+    curves = {method: trained.curve for method, trained in found.items()}
+    title = f"{shown}, β = {found['FedCanon'].beta:g}"
+    return Panel(title, "round", "test accuracy", curves, after_start=True)
 
 
-def _trained(
-    trainer: Trainer, setting: Setting, dataset: Dataset, shown: str, method: str, tuned: Tuned
-) -> MethodResult:
-    label, config = f"{method}, {shown}", _config(setting, PARTITIONS[shown], METHODS[method])
-    steps, trainings = train_tuned(trainer, label, config, dataset, tuned, setting.seeds)
-    return MethodResult(steps["beta"], trainings)
-
-
-def _panel(shown: str, results: dict[str, MethodResult]) -> Panel:
-    curves = {}
-    for method, result in results.items():
-        histories = [training.records for training in result.trainings]
-        together = list(zip(*histories, strict=False))  # one that diverged is shorter
-        accuracies = [statistics.fmean(r.test["accuracy"] for r in same) for same in together]
-        curves[method] = ([same[0].round for same in together], accuracies)
-    beta = results["FedCanon"].beta
-    return Panel(f"{shown}, β = {beta:g}", "round", "test accuracy", curves, after_start=True)
-
-
-def _numbers(results: Results) -> dict[str, Any]:
+def _numbers(trained: Trained) -> dict[str, Any]:
     return {
-        shown: {
-            method: {
-                "beta": result.beta,
-                "round, loss, accuracy": [
-                    [(r.round, r.loss, r.test["accuracy"]) for r in training.records]
-                    for training in result.trainings
-                ],
-                "diverged": [training.diverged for training in result.trainings],
-            }
-            for method, result in by_method.items()
-        }
-        for shown, by_method in results.items()
+        "beta": trained.beta,
+        "round, loss, accuracy": [training.points for training in trained.trainings],
+        "diverged": [training.diverged for training in trained.trainings],
     }
 
 
-def _table(setting: Setting, results: Results, steps: str) -> Table:
-    rows = []
-    for method in METHODS:
-        found = [results[shown][method] for shown in PARTITIONS]
-        cells = [f"{result.shown(setting.last)} (β {result.beta:g})" for result in found]
-        rows.append((method, *cells))
-    caption = f"Test accuracy after {setting.rounds} rounds, {steps}."
-    return Table(caption, ("", *PARTITIONS), rows)
+def _table(rounds: int, results: Results, steps: str) -> Table:
+    rows = [(method, *(found[method].shown for found in results.values())) for method in METHODS]
+    return Table(f"Test accuracy after {rounds} rounds, {steps}.", ("", *results), rows)
 
 
-def _claims(setting: Setting, equal: Results, own: Results) -> list[Claim]:
-    claims = []
-    for results, steps in ((equal, "equal steps"), (own, "own steps")):
-        spread = _spread(setting, results["i.i.d."], list(METHODS))
-        claims.append(
-            Claim(
-                f"i.i.d.: all methods reach the same accuracy ({steps})",
-                f"largest difference {100 * spread:.1f} points",
-                spread <= SAME_ACCURACY,
-            )
+def _claims(results: Results, steps: str) -> Iterator[Claim]:
+    """All methods are level on i.i.d. data, and FedAvg falls behind on other data."""
+    spread = _spread(results["i.i.d."], METHODS)
+    yield Claim(
+        f"i.i.d.: all methods reach the same accuracy ({steps})",
+        f"largest difference {100 * spread:.1f} points",
+        spread <= SAME_ACCURACY,
+    )
+    for shown, points in (("Dir(0.1)", 2), ("Dir(0.01)", 10)):
+        found = results[shown]
+        diverged = [method for method in CORRECTED if found[method].diverged]
+        others = [found[method].accuracy for method in CORRECTED if method not in diverged]
+        # Where none of them is left, FedAvg is behind none.
+        behind = (statistics.fmean(others) if others else 0.0) - found["FedAvg"].accuracy
+        noise = _noise(found, (*CORRECTED, "FedAvg"))
+        ending = f"; {', '.join(diverged)} diverged" if diverged else ""
+        yield Claim(
+            f"{shown}: FedAvg falls behind the others, by about {points} points ({steps})",
+            f"{100 * behind:.1f} points behind their mean; one curve varies by "
+            f"{100 * noise:.1f}{ending}",
+            behind > max(SAME_ACCURACY, noise),
         )
-        for shown, points in (("Dir(0.1)", 2), ("Dir(0.01)", 10)):
-            behind, diverged = _behind(setting, results[shown])
-            noise = _fluctuation(setting, results[shown], [*CORRECTED, "FedAvg"])
-            ending = f"; {', '.join(diverged)} diverged" if diverged else ""
-            claims.append(
-                Claim(
-                    f"{shown}: FedAvg falls behind the others, by about {points} points ({steps})",
-                    f"{100 * behind:.1f} points behind their mean; one curve varies by "
-                    f"{100 * noise:.1f}{ending}",
-                    behind > max(SAME_ACCURACY, noise),
-                )
-            )
-    spreads = [_spread(setting, equal[shown], CORRECTED) for shown in PARTITIONS]
-    noises = [_fluctuation(setting, equal[shown], CORRECTED) for shown in PARTITIONS]
+
+
+def _level(equal: Results) -> Claim:
+    """The methods with control variables are level on all data."""
+    found = {
+        shown: (_spread(by_method, CORRECTED), _noise(by_method, CORRECTED))
+        for shown, by_method in equal.items()
+    }
     measured = ", ".join(
         f"{100 * spread:.1f} points ({shown}; one curve varies by {100 * noise:.1f})"
-        for shown, spread, noise in zip(PARTITIONS, spreads, noises, strict=True)
+        for shown, (spread, noise) in found.items()
     )
-    claims.append(
-        Claim(
-            "FedCanon, SCAFFOLD and SCAFFNEW stay level under heterogeneity (equal steps)",
-            f"largest difference among them: {measured}",
-            all(s <= max(SAME_ACCURACY, n) for s, n in zip(spreads, noises, strict=True)),
-        )
+    return Claim(
+        "FedCanon, SCAFFOLD and SCAFFNEW stay level under heterogeneity (equal steps)",
+        f"largest difference among them: {measured}",
+        all(spread <= max(SAME_ACCURACY, noise) for spread, noise in found.values()),
     )
-    return claims
 
 
-def _fluctuation(setting: Setting, results: dict[str, MethodResult], methods: list[str]) -> float:
-    """The largest standard deviation of a method's last measurements."""
-    if setting.last < 2:
-        return 0.0
-    ends = [
-        [record.test["accuracy"] for record in training.records[-setting.last :]]
-        for method in methods
-        for training in results[method].trainings
-    ]
-    return max(statistics.stdev(accuracies) for accuracies in ends if len(accuracies) > 1)
+def _spread(found: Mapping[str, Trained], methods: Sequence[str]) -> float:
+    """The largest difference of their accuracies."""
+    accuracies = [found[method].accuracy for method in methods]
+    return max(accuracies) - min(accuracies)
 
 
-def _spread(setting: Setting, results: dict[str, MethodResult], methods: list[str]) -> float:
-    found = [results[method].accuracy(setting.last) for method in methods]
-    return max(found) - min(found)
-
-
-def _behind(setting: Setting, results: dict[str, MethodResult]) -> tuple[float, list[str]]:
-    """How far FedAvg is behind the mean of the corrected methods, without those that diverged."""
-    diverged = [method for method in CORRECTED if results[method].diverged]
-    others = [
-        results[method].accuracy(setting.last) for method in CORRECTED if method not in diverged
-    ]
-    # Where none of them is left, FedAvg is behind none.
-    mean = statistics.fmean(others) if others else 0.0
-    return mean - results["FedAvg"].accuracy(setting.last), diverged
+def _noise(found: Mapping[str, Trained], methods: Sequence[str]) -> float:
+    """How much a curve varies at its end."""
+    return max(found[method].fluctuation for method in methods)

@@ -7,44 +7,33 @@ one after the other on a busy machine could not be compared.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 
 from fedcanon.data import Dataset
 from fedcanon.paper.curves import Panel, draw
-from fedcanon.paper.networks import SCAD, network_config
-from fedcanon.paper.outcome import Claim, Outcome, Table, judged
-from fedcanon.paper.scales import Scale
-from fedcanon.paper.trials import SAME_ACCURACY, Trainer, Training, portion
-from fedcanon.paper.tuning import Tuned, train_tuned, tune
-from fedcanon.paper.turns import SAME_TIME, median_seconds
+from fedcanon.paper.methods import TIMED, TIMED_BASELINES
+from fedcanon.paper.networks import SCAD, FashionLengths
+from fedcanon.paper.outcome import Claim, Outcome, Scale, Table, judged
+from fedcanon.paper.trials import SAME_ACCURACY, Trainer, portion
+from fedcanon.paper.tuning import Results, Trained, Tuner, of_each
+from fedcanon.paper.turns import SAME_TIME, median_seconds, over_fedcanon
 from fedcanon.runs.build import assemble, build_problem
-from fedcanon.runs.config import Config, changed
+from fedcanon.runs.config import changed
 from fedcanon.runs.named import make_dataset
 
-METHODS = {
-    "FedCanon": "fedcanon",
-    "FedCanon+": "fedcanon+",
-    "FedMiD": "fedmid",
-    "FedDA": "fedda",
-    "ZA1": "za1",
-}
-BASELINES = ("FedMiD", "FedDA", "ZA1")
 PARTITIONS = {"i.i.d.": "iid", "Dir(1)": "dirichlet:1", "Dir(0.2)": "dirichlet:0.2"}
 
 
 @dataclass(frozen=True)
-class Setting:
-    """N = 10, K = 40 and T = 200 are the paper's; it gives neither batch nor steps nor κ."""
+class TimedLengths(FashionLengths):
+    """Trainings whose rounds are timed.
 
-    rounds: int = 200
-    every: int = 5
-    clients: int = 10
+    N = 10, K = 40 and T = 200 are the paper's; it gives neither batch nor steps nor κ.
+    """
+
+    every: int | None = 5
     local_steps: int = 40
-    batch_size: int = 32
-    betas: tuple[float, ...] = (0.01, 0.02, 0.05, 0.1)
-    tuning_rounds: int = 200
-    samples: tuple[int | None, int | None] = (None, None)
     partitions: tuple[str, ...] = tuple(PARTITIONS)
     turns: int = 5
     last: int = 3
@@ -52,7 +41,7 @@ class Setting:
 
 
 SETTINGS = {
-    Scale.smoke: Setting(
+    Scale.smoke: TimedLengths(
         rounds=2,
         every=2,
         clients=3,
@@ -63,7 +52,7 @@ SETTINGS = {
         turns=1,
         last=1,
     ),
-    Scale.laptop: Setting(
+    Scale.laptop: TimedLengths(
         rounds=20,
         every=2,
         batch_size=8,
@@ -72,135 +61,93 @@ SETTINGS = {
         samples=(8000, 2000),
         turns=3,
     ),
-    Scale.paper: Setting(),
+    Scale.paper: TimedLengths(),
 }
 
-
-@dataclass(frozen=True)
-class Final:
-    """The training of a method on a partition, and its β."""
-
-    beta: float
-    training: Training
-
-
-Finals = dict[str, dict[str, Final]]
-"""By partition and method."""
+Seconds = Mapping[str, float]
+"""The seconds of a round, by method."""
 
 
 def run(scale: Scale, trainer: Trainer) -> Iterator[Outcome]:
     """Tune β and train on every partition, and time a round of each method."""
-    setting = SETTINGS[scale]
-    dataset = portion(make_dataset({"name": "fashion_mnist"}), *setting.samples)
-    tuned: dict[str, dict[str, Tuned]] = {}
-    finals: Finals = {}
-    for shown in setting.partitions:
-        tuned[shown], finals[shown] = {}, {}
-        for method, name in METHODS.items():
-            label, config = f"{method}, {shown}", _config(setting, PARTITIONS[shown], name)
-            grid = {"beta": setting.betas}
-            best = tune(trainer, label, config, dataset, grid, setting.tuning_rounds)
-            steps, (training,) = train_tuned(trainer, label, config, dataset, best)
-            tuned[shown][method], finals[shown][method] = best, Final(steps["beta"], training)
-    seconds = _seconds(setting, trainer, dataset)
+    lengths = SETTINGS[scale]
+    dataset = portion(make_dataset({"name": "fashion_mnist"}), *lengths.samples)
+    tuner = Tuner(trainer, dataset, lengths.tuning_rounds, last=lengths.last)
+    results = {}
+    for shown in lengths.partitions:
+        configs = lengths.configs(TIMED, PARTITIONS[shown], "cnn", SCAD)
+        results[shown] = tuner.train_all(shown, configs, lengths.betas)
+    seconds = _seconds(lengths, trainer, dataset)
     subset = f" · {dataset.note}" if dataset.note else ""
     yield Outcome(
-        item="fig3",
         title=f"Figure 3 · accuracy against seconds on Fashion-MNIST, CNN, SCAD{subset}",
         scale=scale,
         settings={
-            **asdict(setting),
+            **asdict(lengths),
             "penalty": SCAD,
-            "grids": {
-                shown: {method: best.grid for method, best in by_method.items()}
-                for shown, by_method in tuned.items()
-            },
+            "grids": of_each(results, lambda trained: trained.grid),
         },
-        tables=[_table(setting, finals, seconds)],
-        claims=judged(scale, _claims(setting, finals, seconds)),
+        tables=[_table(lengths.rounds, results, seconds)],
+        claims=judged(scale, _claims(lengths.local_steps, results, seconds)),
         data={
             "seconds of a round": seconds,
-            "round, loss, accuracy": {
-                shown: {method: _numbers(final.training) for method, final in by_method.items()}
-                for shown, by_method in finals.items()
-            },
+            "round, loss, accuracy": of_each(results, lambda trained: trained.trainings[0].points),
         },
         notes=[
             "β is chosen by validation for each method and partition; FedMiD is the published "
             "form; FedCanon and FedCanon+ have α = βK.",
-            f"accuracies are means over the last {setting.last} measurements, of one seed.",
+            f"accuracies are means over the last {lengths.last} measurements, of one seed.",
             "rounds are timed with a prox in one pass; Table V has the times with boolean masks.",
         ],
-        figure=draw([_panel(shown, finals[shown], seconds) for shown in setting.partitions]),
+        figure=draw([_panel(shown, found, seconds) for shown, found in results.items()]),
     )
 
 
-def _config(setting: Setting, partition: str, method: str) -> Config:
-    return network_config(setting, "fashion_mnist", partition, "cnn", {"name": method}, SCAD)
-
-
-def _seconds(setting: Setting, trainer: Trainer, dataset: Dataset) -> dict[str, float]:
+def _seconds(lengths: TimedLengths, trainer: Trainer, dataset: Dataset) -> dict[str, float]:
     """The median round of every method, in one process and by turns."""
-    problem = build_problem(_config(setting, "iid", "fedcanon"), dataset)
+    configs = lengths.configs(TIMED, "iid", "cnn", SCAD)
+    problem = build_problem(configs["FedCanon"], dataset)
     # Clients of one contender must not run beside another; with a small step none diverges.
-    alone = {"engine.name": "serial", "algorithm.beta": min(setting.betas)}
-    rounds = {
-        method: assemble(changed(_config(setting, "iid", name), alone), problem).step
-        for method, name in METHODS.items()
-    }
-    with trainer.watch.steps("rounds by turns", len(METHODS) * (setting.turns + 1)) as done:
-        return median_seconds(rounds, setting.turns, done)
+    alone = {"engine.name": "serial", "algorithm.beta": min(lengths.betas)}
+    rounds = {m: assemble(changed(config, alone), problem).step for m, config in configs.items()}
+    return median_seconds(trainer.watch, "rounds by turns", rounds, lengths.turns)
 
 
-def _numbers(training: Training) -> list[tuple[int, float, float]]:
-    return [(r.round, r.loss, r.test["accuracy"]) for r in training.records]
-
-
-def _panel(shown: str, finals: dict[str, Final], seconds: dict[str, float]) -> Panel:
-    curves = {
-        method: (
-            [record.round * seconds[method] for record in final.training.records],
-            [record.test["accuracy"] for record in final.training.records],
-        )
-        for method, final in finals.items()
-    }
+def _panel(shown: str, found: Mapping[str, Trained], seconds: Seconds) -> Panel:
+    curves = {}
+    for method, trained in found.items():
+        rounds, accuracies = trained.curve
+        curves[method] = ([t * seconds[method] for t in rounds], accuracies)
     return Panel(shown, "seconds of training", "test accuracy", curves, after_start=True)
 
 
-def _table(setting: Setting, finals: Finals, seconds: dict[str, float]) -> Table:
+def _table(rounds: int, results: Results, seconds: Seconds) -> Table:
     rows = []
-    for method in METHODS:
-        cells = []
-        for shown in setting.partitions:
-            final = finals[shown][method]
-            diverged, accuracy = final.training.diverged, final.training.accuracy(setting.last)
-            cells.append(f"{'diverged' if diverged else f'{accuracy:.4f}'} (β {final.beta:g})")
-        ratio = seconds[method] / seconds["FedCanon"]
+    for method, ratio in over_fedcanon(seconds).items():
+        cells = [found[method].shown for found in results.values()]
         rows.append((method, *cells, f"{seconds[method]:.3g}", f"{ratio:.2f}×"))
-    caption = f"Test accuracy after {setting.rounds} rounds, and seconds of a round."
-    return Table(caption, ("", *setting.partitions, "s/round", "to FedCanon"), rows)
+    caption = f"Test accuracy after {rounds} rounds, and seconds of a round."
+    return Table(caption, ("", *results, "s/round", "to FedCanon"), rows)
 
 
-def _claims(setting: Setting, finals: Finals, seconds: dict[str, float]) -> list[Claim]:
-    def ahead(shown: str) -> float:
-        found = {m: final.training.accuracy(setting.last) for m, final in finals[shown].items()}
-        return found["FedCanon"] - max(found[method] for method in BASELINES)
-
-    points = {shown: ahead(shown) for shown in setting.partitions}
-    shown_points = ", ".join(f"{100 * value:+.1f} ({shown})" for shown, value in points.items())
-    ratios = {method: seconds[method] / seconds["FedCanon"] for method in BASELINES}
-    shown_ratios = ", ".join(f"{method} {ratio:.2f}×" for method, ratio in ratios.items())
+def _claims(local_steps: int, results: Results, seconds: Seconds) -> list[Claim]:
+    ahead = {
+        shown: found["FedCanon"].accuracy - max(found[m].accuracy for m in TIMED_BASELINES)
+        for shown, found in results.items()
+    }
+    points = ", ".join(f"{100 * value:+.1f} ({shown})" for shown, value in ahead.items())
+    ratios = {method: over_fedcanon(seconds)[method] for method in TIMED_BASELINES}
+    times = ", ".join(f"{method} {ratio:.2f}×" for method, ratio in ratios.items())
     return [
         Claim(
             "at equal rounds FedCanon reaches the higher test accuracy",
-            f"points ahead of the best of FedMiD, FedDA and ZA1, each with its own β: "
-            f"{shown_points}",
-            all(value > SAME_ACCURACY for value in points.values()),
+            f"points ahead of the best of FedMiD, FedDA and ZA1, each with its own β: {points}",
+            all(value > SAME_ACCURACY for value in ahead.values()),
         ),
         Claim(
-            f"at equal rounds FedCanon needs the least time (K = {setting.local_steps}: 5.35 to "
-            "9.74 times less)",
-            f"a round of the others takes {shown_ratios} as long with a prox in one pass",
+            f"at equal rounds FedCanon needs the least time (K = {local_steps}: 5.35 to 9.74 times "
+            "less)",
+            f"a round of the others takes {times} as long with a prox in one pass",
             min(ratios.values()) > SAME_TIME,
         ),
     ]

@@ -1,50 +1,66 @@
-"""The configuration that the experiments with networks share."""
+"""The configuration that the trainings of the figures and of Table VI share."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+from collections.abc import Iterable
+from dataclasses import dataclass
 
-from fedcanon.runs.config import Config, make_config
+from fedcanon.paper.methods import registered
+from fedcanon.runs.config import Config, Table, make_config
 
-SCAD: dict[str, Any] = {"name": "scad", "kappa": 1e-5}
+SCAD: Table = {"name": "scad", "kappa": 1e-5}
 """The paper advises κ of at most 1e-5 for its ResNets."""
 
 
-class Lengths(Protocol):
-    """What the settings of an experiment say of its runs."""
+@dataclass(frozen=True)
+class Lengths:
+    """How long a training is, and over how many clients the data are spread."""
 
-    @property
-    def rounds(self) -> int: ...
-    @property
-    def every(self) -> int: ...
-    @property
-    def clients(self) -> int: ...
-    @property
-    def local_steps(self) -> int: ...
-    @property
-    def batch_size(self) -> int: ...
+    rounds: int = 200
+    every: int | None = None
+    """Rounds between two measurements; None measures only the final model."""
+    clients: int = 10
+    local_steps: int = 20
+    batch_size: int = 32
+
+    def config(
+        self,
+        data: str,
+        partition: str,
+        model: str,
+        penalty: Table,
+        algorithm: Table,
+        *,
+        gradient: bool = False,
+    ) -> Config:
+        """The configuration of such a training; with ``gradient`` ‖G‖ is measured too."""
+        return make_config(
+            None,
+            {
+                "rounds": self.rounds,
+                "batch_size": self.batch_size,
+                "data": {"name": data, "partition": partition},
+                "clients": {"count": self.clients},
+                "model": model,
+                "penalty": penalty,
+                "algorithm": {**algorithm, "local_steps": self.local_steps},
+                "evaluate": {"every": self.every or self.rounds, "gradient": gradient},
+            },
+        )
 
 
-def network_config(
-    lengths: Lengths,
-    data: str,
-    partition: str,
-    model: str,
-    algorithm: Mapping[str, Any],
-    penalty: Mapping[str, Any],
-) -> Config:
-    """A training of a network."""
-    return make_config(
-        None,
-        {
-            "rounds": lengths.rounds,
-            "batch_size": lengths.batch_size,
-            "data": {"name": data, "partition": partition},
-            "clients": {"count": lengths.clients},
-            "model": model,
-            "penalty": dict(penalty),
-            "algorithm": {**algorithm, "local_steps": lengths.local_steps},
-            "evaluate": {"every": lengths.every, "gradient": False},
-        },
-    )
+@dataclass(frozen=True)
+class FashionLengths(Lengths):
+    """Trainings on Fashion-MNIST, with β from ``betas`` by validation: Figures 2 and 3."""
+
+    betas: tuple[float, ...] = (0.01, 0.02, 0.05, 0.1)
+    tuning_rounds: int = 200
+    samples: tuple[int | None, int | None] = (None, None)
+    """How many of the training and of the test samples are used; None is all."""
+
+    def configs(
+        self, methods: Iterable[str], partition: str, model: str, penalty: Table
+    ) -> dict[str, Config]:
+        """The configuration of each method, whose β is still to be chosen."""
+        common = ("fashion_mnist", partition, model, penalty)
+        return {method: self.config(*common, {"name": registered(method)}) for method in methods}

@@ -1,4 +1,4 @@
-"""What comes out of an item of the paper: tables, a figure, claims with verdicts; and its files."""
+"""What comes out of an item of the paper at a scale: tables, a figure, verdicts; and its files."""
 
 from __future__ import annotations
 
@@ -7,18 +7,27 @@ import math
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
+from unicodedata import name
 
 import torch
 from matplotlib.figure import Figure
 
 from fedcanon.files import explained, write_whole
-from fedcanon.paper.scales import Scale
 from fedcanon.runs.plots import save
 from fedcanon.version import __version__
 
 Cells = tuple[str, ...]
+
+
+class Scale(StrEnum):
+    """``smoke`` takes a minute, ``laptop`` an hour on two cores; ``paper`` is as in the paper."""
+
+    smoke = "smoke"
+    laptop = "laptop"
+    paper = "paper"
 
 
 @dataclass(frozen=True)
@@ -54,7 +63,6 @@ class Outcome:
     behind tables and figure, ``notes`` what a reader must know.
     """
 
-    item: str
     title: str
     scale: Scale
     settings: Mapping[str, Any]
@@ -70,30 +78,25 @@ def judged(scale: Scale, claims: Sequence[Claim]) -> list[Claim]:
     return [replace(claim, agrees=None) for claim in claims] if scale is Scale.smoke else [*claims]
 
 
-def write(outcome: Outcome, folder: Path) -> list[Path]:
-    """Write NAME.json, NAME.md and NAME.tex, and the figure as NAME.png and NAME.pdf."""
-    texts = {"json": _json(outcome), "md": markdown(outcome), "tex": latex(outcome)}
-    paths = [folder / f"{outcome.item}.{ending}" for ending in texts]
+def write(item: str, outcome: Outcome, folder: Path) -> list[Path]:
+    """Write ITEM.json, ITEM.md and ITEM.tex, and the figure as ITEM.png and ITEM.pdf."""
+    texts = {"json": _json(item, outcome), "md": markdown(outcome), "tex": latex(outcome)}
+    paths = [folder / f"{item}.{ending}" for ending in texts]
     with explained(f"cannot write to {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
         for path, text in zip(paths, texts.values(), strict=True):
             write_whole(path, text)
     if outcome.figure is not None:
-        pictures = [folder / f"{outcome.item}.{ending}" for ending in ("png", "pdf")]
+        pictures = [folder / f"{item}.{ending}" for ending in ("png", "pdf")]
         for path in pictures:
             save(outcome.figure, path)
         paths += pictures
     return paths
 
 
-def _json(outcome: Outcome) -> str:
-    versions = {
-        "fedcanon": __version__,
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-    }
-    table = {
-        "item": outcome.item,
+def _json(item: str, outcome: Outcome) -> str:
+    entries = {
+        "item": item,
         "title": outcome.title,
         "scale": outcome.scale,
         "settings": outcome.settings,
@@ -101,16 +104,18 @@ def _json(outcome: Outcome) -> str:
         "notes": outcome.notes,
         "tables": [asdict(table) for table in outcome.tables],
         "data": outcome.data,
-        "versions": versions,
+        "versions": {
+            "fedcanon": __version__,
+            "torch": torch.__version__,
+            "python": platform.python_version(),
+        },
     }
-    lines = [
-        f'"{key}": {json.dumps(_plain(value), ensure_ascii=False)}' for key, value in table.items()
-    ]
+    lines = [f'"{key}": {json.dumps(_plain(v), ensure_ascii=False)}' for key, v in entries.items()]
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 def _plain(value: Any) -> Any:
-    """As JSON has it: numbers of six digits, and null for those that are not finite."""
+    """The value as JSON holds it: numbers with six digits, null for those that are not finite."""
     if isinstance(value, Mapping):
         return {str(key): _plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -124,21 +129,17 @@ def markdown(outcome: Outcome) -> str:
     """Tables, claims and notes as Markdown."""
     parts = [f"**{outcome.title}** · scale {outcome.scale}"]
     for table in outcome.tables:
-        lines = [table.head, tuple("---" for _ in table.head), *table.rows]
-        parts += [
-            f"*{_markdown_text(table.caption)}*",
-            "\n".join(_markdown_row(cells) for cells in lines),
-        ]
+        parts += [f"*{_markdown_text(table.caption)}*", _markdown_rows(table.head, table.rows)]
     if outcome.claims:
-        head: list[Cells] = [("the paper", "measured", "verdict"), ("---", "---", "---")]
         rows = [(claim.paper, claim.measured, claim.verdict) for claim in outcome.claims]
-        parts.append("\n".join(_markdown_row(cells) for cells in head + rows))
+        parts.append(_markdown_rows(("the paper", "measured", "verdict"), rows))
     parts += [f"Note: {_markdown_text(note)}" for note in outcome.notes]
     return "\n\n".join(parts) + "\n"
 
 
-def _markdown_row(cells: Cells) -> str:
-    return f"| {' | '.join(map(_markdown_text, cells))} |"
+def _markdown_rows(head: Cells, rows: Sequence[Cells]) -> str:
+    lines = [head, ("---",) * len(head), *rows]
+    return "\n".join(f"| {' | '.join(map(_markdown_text, cells))} |" for cells in lines)
 
 
 def _markdown_text(text: str) -> str:
@@ -175,21 +176,13 @@ def _latex_row(cells: Cells) -> str:
 _LATEX: dict[str, str | int | None] = {
     "\\": r"\textbackslash{}",
     **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+    **{letter: f"$\\{name(letter).split()[-1].lower()}$" for letter in "αβγηκμρσφ"},
     "^": r"\^{}",
     "~": r"\~{}",
     "|": r"$|$",
     "±": r"$\pm$",
     "×": r"$\times$",
     "ℓ": r"$\ell$",
-    "α": r"$\alpha$",
-    "β": r"$\beta$",
-    "γ": r"$\gamma$",
-    "η": r"$\eta$",
-    "κ": r"$\kappa$",
-    "μ": r"$\mu$",
-    "ρ": r"$\rho$",
-    "σ": r"$\sigma$",
-    "φ": r"$\phi$",
     "‖": r"$\|$",
     "²": r"$^2$",
     "≤": r"$\le$",
@@ -201,6 +194,7 @@ _LATEX: dict[str, str | int | None] = {
     "−": "$-$",
     "…": r"\dots{}",
 }
+"""What LaTeX needs for a sign; Greek letters have the last words of their Unicode names."""
 
 
 def _latex_text(text: str) -> str:

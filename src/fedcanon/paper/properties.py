@@ -8,7 +8,7 @@ makes them non-convex.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -16,33 +16,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedcanon.algorithms import (
-    ZA1,
-    Algorithm,
-    DecentralisedProxSkip,
-    FastFedDA,
-    FedADMM,
-    FedAvg,
-    FedAvgM,
-    FedCanon,
-    FedCanonPlus,
-    FedDA,
-    FedDR,
-    FedDyn,
-    FedMiD,
-    FedPD,
-    ProxSkip,
-    Scaffnew,
-    Scaffold,
-)
+from fedcanon.algorithms import Algorithm
 from fedcanon.engines import Rules
 from fedcanon.engines.work import ClientWork, CountedProx
 from fedcanon.errors import FedcanonError
 from fedcanon.layout import Layout
 from fedcanon.objectives import Objective, Problem, Quadratic
-from fedcanon.paper.outcome import Claim, Outcome, Table, judged
-from fedcanon.paper.quadratics import minimiser
-from fedcanon.paper.scales import Scale
+from fedcanon.paper.methods import make_method, run_rounds, spent_per_round
+from fedcanon.paper.outcome import Claim, Outcome, Scale, Table, judged
+from fedcanon.paper.quadratics import minimiser, unlike_matrix
 from fedcanon.paper.trials import Trainer
 from fedcanon.penalties import L1, MCP, Penalty, Zero
 from fedcanon.randomness import Purpose, generator
@@ -51,48 +33,51 @@ from fedcanon.runs.measures import stationarity
 
 COLUMNS = ("composite", "non-convex", "prox", "unlike data", "no subproblem", "linear")
 PROVEN = ("non-convex", "linear")
-"""Where ✗ says that there is no proof, which no measurement can contradict."""
+"""The columns in which ✗ says that there is no proof, which no measurement can contradict."""
 CUTS = {"to f + h": 0.5, "‖G‖ left": 0.05, "to FedAvg": 0.5, "contraction": 0.05}
-"""A method has a property if its number is below."""
+"""A method has a property if the number that was measured for it is below this one."""
+
+
+PAPER = {
+    "FedAvg-M": "✗✓✗✓✓✗",
+    "SCAFFOLD": "✗✓✗✓✓✓",
+    "ProxSkip": "✓✗✓✓✓✓",
+    "SCAFFNEW": "✗✗✗✓✓✓",
+    "Guo et al.": "✗✓✗✓✓✓",
+    "FedMiD": "✓✗✗✗✓✗",
+    "FedDA": "✓✗✗✗✓✗",
+    "Fast-FedDA": "✓✗✗✗✓✗",
+    "ZA1": "✓✗✗✓✓✓",
+    "FedPD": "✗✓✗✓✗✗",
+    "FedDyn": "✗✓✗✓✗✓",
+    "FedDR": "✓✓✓✓✗✗",
+    "FedADMM": "✓✓✓✓✗✗",
+    "FedCanon": "✓✓✓✓✓✓",
+    "FedCanon+": "······",
+}
+"""The paper's table: ✓ or ✗ for each column; · where the paper has no row."""
+STEPS: dict[str, dict[str, Any]] = {
+    "ProxSkip": {"beta": 0.5, "probability": 0.5},
+    "Guo et al.": {"topology": "complete"},
+    "Fast-FedDA": {"mu": 0.1},
+    "FedPD": {"beta": 0.4},
+    "FedDyn": {"beta": 0.4},
+    "FedDR": {"beta": 0.4},
+    "FedADMM": {"beta": 0.4},
+    "FedCanon": {"alpha": 0.5},
+    "FedCanon+": {"alpha": 0.5},
+}
+"""What a method needs for L = 1 beside β = 0.05, or in its place."""
+
+
+def _make(method: str, local_steps: int) -> Algorithm:
+    own = {"beta": 0.05, "local_steps": local_steps, **STEPS.get(method, {})}
+    return make_method(method, **own)
 
 
 @dataclass(frozen=True)
-class Method:
-    """A method with steps for L = 1, and the paper's row: an entry for each column."""
-
-    name: str
-    algorithm: Callable[[int], Algorithm]
-    """Made for a number of local steps."""
-    paper: str
-    """✓ or ✗ for each column; · where the paper has no row."""
-
-
-METHODS = (
-    Method("FedAvg-M", lambda K: FedAvgM(beta=0.05, local_steps=K), "✗✓✗✓✓✗"),
-    Method("SCAFFOLD", lambda K: Scaffold(beta=0.05, local_steps=K), "✗✓✗✓✓✓"),
-    Method("ProxSkip", lambda K: ProxSkip(beta=0.5, probability=0.5), "✓✗✓✓✓✓"),
-    Method("SCAFFNEW", lambda K: Scaffnew(beta=0.05, local_steps=K), "✗✗✗✓✓✓"),
-    Method(
-        "Guo et al.",
-        lambda K: DecentralisedProxSkip(beta=0.05, local_steps=K, topology="complete"),
-        "✗✓✗✓✓✓",
-    ),
-    Method("FedMiD", lambda K: FedMiD(beta=0.05, local_steps=K), "✓✗✗✗✓✗"),
-    Method("FedDA", lambda K: FedDA(beta=0.05, local_steps=K), "✓✗✗✗✓✗"),
-    Method("Fast-FedDA", lambda K: FastFedDA(beta=0.05, local_steps=K, mu=0.1), "✓✗✗✗✓✗"),
-    Method("ZA1", lambda K: ZA1(beta=0.05, local_steps=K), "✓✗✗✓✓✓"),
-    Method("FedPD", lambda K: FedPD(beta=0.4, local_steps=K), "✗✓✗✓✗✗"),
-    Method("FedDyn", lambda K: FedDyn(beta=0.4, local_steps=K), "✗✓✗✓✗✓"),
-    Method("FedDR", lambda K: FedDR(beta=0.4, local_steps=K), "✓✓✓✓✗✗"),
-    Method("FedADMM", lambda K: FedADMM(beta=0.4, local_steps=K), "✓✓✓✓✗✗"),
-    Method("FedCanon", lambda K: FedCanon(0.5, beta=0.05, local_steps=K), "✓✓✓✓✓✓"),
-    Method("FedCanon+", lambda K: FedCanonPlus(0.5, beta=0.05, local_steps=K), "······"),
-)
-
-
-@dataclass(frozen=True)
-class Setting:
-    """Five clients in ten dimensions, eigenvalues between 0.1 and 1."""
+class Sizes:
+    """How large the problems are and how long they are run, and κ of ℓ1 and MCP."""
 
     clients: int = 5
     dimension: int = 10
@@ -102,9 +87,9 @@ class Setting:
 
 
 SETTINGS = {
-    Scale.smoke: Setting(rounds=60),
-    Scale.laptop: Setting(),
-    Scale.paper: Setting(rounds=6000),
+    Scale.smoke: Sizes(rounds=60),
+    Scale.laptop: Sizes(),
+    Scale.paper: Sizes(rounds=6000),
 }
 
 
@@ -118,7 +103,7 @@ class Wave(Objective):
 
     @property
     def layout(self) -> Layout:  # type: ignore[override]
-        """That of the quadratic."""
+        """The layout of the quadratic."""
         return self.quadratic.layout
 
     def value(self, x: Tensor) -> float:
@@ -137,7 +122,7 @@ class RecordingWork(ClientWork):
     solved = False
 
     def solve(self, centre: Tensor, eta: float, start: Tensor, **how: Any) -> Tensor:
-        """As every client, and remember."""
+        """Solve it as every client does, and remember."""
         self.solved = True
         return super().solve(centre, eta, start, **how)
 
@@ -185,31 +170,30 @@ class Known:
     fedavg: Tensor
 
     @classmethod
-    def of(cls, setting: Setting) -> Known:
-        """All of it for a setting."""
-        problem = _quadratics(setting)
-        fedavg = _limit(problem, FedAvg(beta=0.05, local_steps=setting.local_steps), setting)
-        composite = minimiser(problem, L1(setting.kappa), 0.9)
-        return cls(problem, minimiser(problem, Zero(), 0.9), composite, fedavg)
+    def of(cls, sizes: Sizes) -> Known:
+        """Find all of it for a problem of some size."""
+        problem = _quadratics(sizes)
+        smooth, composite = (minimiser(problem, h, 0.9) for h in (Zero(), L1(sizes.kappa)))
+        fedavg = Federation(problem, _make("FedAvg", sizes.local_steps), Zero())
+        return cls(problem, smooth, composite, run_rounds(fedavg, sizes.rounds))
 
 
 def run(scale: Scale, trainer: Trainer) -> Iterator[Outcome]:
     """Measure every column for every method."""
-    setting = SETTINGS[scale]
-    known = Known.of(setting)
+    sizes = SETTINGS[scale]
+    known = Known.of(sizes)
     found = {}
-    with trainer.watch.steps("methods", len(METHODS)) as done:
-        for method in METHODS:
-            found[method.name] = _measure(setting, known, method)
+    with trainer.watch.steps("methods", len(PAPER)) as done:
+        for method in PAPER:
+            found[method] = _measure(sizes, known, method)
             done()
     yield Outcome(
-        item="properties",
         title="Table II · properties of the methods, measured",
         scale=scale,
-        settings={**asdict(setting), "cuts": CUTS},
+        settings={**asdict(sizes), "cuts": CUTS},
         tables=[_entries(found), _numbers(found)],
         claims=judged(scale, _claims(found)),
-        data={name: asdict(measures) for name, measures in found.items()},
+        data={method: asdict(measures) for method, measures in found.items()},
         notes=[
             "an entry is ours, with the paper's in brackets where it differs. The paper's ✗ under "
             "non-convex and linear means that there is no proof, not that the method fails.",
@@ -218,58 +202,51 @@ def run(scale: Scale, trainer: Trainer) -> Iterator[Outcome]:
     )
 
 
-def _quadratics(setting: Setting) -> Problem:
+def _quadratics(sizes: Sizes) -> Problem:
+    """Unlike clients with eigenvalues between 0.1 and 1."""
     rng = np.random.default_rng(0)
-    d, clients = setting.dimension, []
-    for _ in range(setting.clients):
-        basis = np.linalg.qr(rng.standard_normal((d, d)))[0]
-        A = basis @ np.diag(np.linspace(0.1, 1, d)) @ basis.T
-        centre = torch.from_numpy(3 * rng.standard_normal(d))
-        clients.append(Quadratic(torch.from_numpy((A + A.T) / 2), centre))
+    d = sizes.dimension
+    clients = [
+        Quadratic(unlike_matrix(rng, d, 0.1), torch.from_numpy(3 * rng.standard_normal(d)))
+        for _ in range(sizes.clients)
+    ]
     return Problem(clients, torch.from_numpy(rng.standard_normal(d)))
 
 
 def _waves(problem: Problem) -> Problem:
+    """The same clients, each with a wave."""
     waves = [Wave(client) for client in problem.clients if isinstance(client, Quadratic)]
     return Problem(waves, problem.start)
 
 
-def _limit(problem: Problem, algorithm: Algorithm, setting: Setting) -> Tensor:
-    federation = Federation(problem, algorithm, Zero())
-    for _ in range(setting.rounds):
-        federation.step()
-    return federation.model
-
-
-def _measure(setting: Setting, known: Known, method: Method) -> Measures:
-    problem, K = known.problem, setting.local_steps
-    algorithm = method.algorithm(K)
-    federation = Federation(problem, algorithm, L1(setting.kappa))
-    quarters = []
-    for t in range(1, setting.rounds + 1):
-        federation.step()
-        if t in (setting.rounds // 4, setting.rounds // 2, setting.rounds):
-            quarters.append(federation.model)
-    early, middle, last = quarters
+def _measure(sizes: Sizes, known: Known, method: str) -> Measures:
+    problem, K = known.problem, sizes.local_steps
+    algorithm = _make(method, K)
+    quarter, half = sizes.rounds // 4, sizes.rounds // 2
+    federation = Federation(problem, algorithm, L1(sizes.kappa))
+    early, middle, last = (
+        run_rounds(federation, rounds) for rounds in (quarter, half - quarter, sizes.rounds - half)
+    )
     rest = float((middle - last).norm()) / max(float((early - last).norm()), 1e-300)
     settled = float((early - last).norm()) < 1e-9  # is there already, to rounding
-    unlike = _limit(problem, algorithm, setting) - known.smooth
+    without_h = run_rounds(Federation(problem, algorithm, Zero()), sizes.rounds)
+    few, many = (Federation(problem, _make(method, k), L1(0.1)) for k in (K, 4 * K))
     return Measures(
         composite=float((last - known.composite).norm() / (known.smooth - known.composite).norm()),
-        stationarity=_stationarity(setting, problem, algorithm),
-        prox=(_prox_calls(problem, method, K), _prox_calls(problem, method, 4 * K)),
-        unlike=float(unlike.norm() / (known.fedavg - known.smooth).norm()),
+        stationarity=_stationarity(sizes, problem, algorithm),
+        prox=(spent_per_round(few, 20).prox, spent_per_round(many, 20).prox),
+        unlike=float((without_h - known.smooth).norm() / (known.fedavg - known.smooth).norm()),
         solves=_solves(problem, algorithm),
         contraction=0.0 if settled else rest,
     )
 
 
-def _stationarity(setting: Setting, problem: Problem, algorithm: Algorithm) -> float:
+def _stationarity(sizes: Sizes, problem: Problem, algorithm: Algorithm) -> float:
     """Final over initial ‖G‖ of what the method minimises, on the waves with MCP."""
     waves = _waves(problem)
-    penalty: Penalty = Zero() if algorithm.solves == "f" else MCP(setting.kappa, gamma=1.0)
+    penalty: Penalty = Zero() if algorithm.solves == "f" else MCP(sizes.kappa, gamma=1.0)
     try:
-        penalty.check_step(algorithm.prox_step(setting.rounds))
+        penalty.check_step(algorithm.prox_step(sizes.rounds))
         federation = Federation(waves, algorithm, penalty)
     except FedcanonError:  # its prox would leave the domain of a weakly convex h
         return math.inf
@@ -277,19 +254,7 @@ def _stationarity(setting: Setting, problem: Problem, algorithm: Algorithm) -> f
     def norm(z: Tensor) -> float:
         return stationarity(penalty, z, waves.value_and_gradient(z)[1], 0.5)
 
-    for _ in range(setting.rounds):
-        federation.step()
-    return norm(federation.model) / norm(problem.start)
-
-
-def _prox_calls(problem: Problem, method: Method, local_steps: int) -> float:
-    """Prox computations of a round t ≥ 1, on the server and on all clients."""
-    federation = Federation(problem, method.algorithm(local_steps), L1(0.1))
-    counts = []
-    for _ in range(21):
-        federation.step()
-        counts.append(federation.cost.server_prox + federation.cost.client_prox)
-    return (counts[-1] - counts[0]) / (len(counts) - 1)
+    return norm(run_rounds(federation, sizes.rounds)) / norm(problem.start)
 
 
 def _solves(problem: Problem, algorithm: Algorithm) -> bool:
@@ -304,15 +269,12 @@ def _solves(problem: Problem, algorithm: Algorithm) -> bool:
 
 def _entries(found: dict[str, Measures]) -> Table:
     rows = []
-    for method in METHODS:
-        pairs = zip(found[method.name].entries, method.paper, strict=True)
-        cells = [
-            ours if ours == paper or paper == "·" else f"{ours} ({paper})" for ours, paper in pairs
-        ]
-        rows.append((method.name, *cells))
-    return Table(
-        "Measured entries; in brackets the paper's where it differs.", ("", *COLUMNS), rows
-    )
+    for method, measures in found.items():
+        pairs = zip(measures.entries, PAPER[method], strict=True)
+        cells = [ours if paper in (ours, "·") else f"{ours} ({paper})" for ours, paper in pairs]
+        rows.append((method, *cells))
+    caption = "Measured entries; in brackets the paper's where it differs."
+    return Table(caption, ("", *COLUMNS), rows)
 
 
 def _numbers(found: dict[str, Measures]) -> Table:
@@ -329,11 +291,12 @@ def _numbers(found: dict[str, Measures]) -> Table:
         for name, m in found.items()
     ]
     head = ("", "to f + h", "‖G‖ left", "prox K / 4K", "to FedAvg", "solves", "contraction")
-    caption = "The numbers behind them: distance to argmin f + h over that of argmin f; "
-    caption += "‖G‖ left of its start where f and h are not convex; prox per round; "
-    caption += (
+    cuts = ", ".join(f"{cut:g} ({name})" for name, cut in CUTS.items())
+    caption = (
+        "The numbers behind them: distance to argmin f + h over that of argmin f; "
+        "‖G‖ left of its start where f and h are not convex; prox per round; "
         "distance to argmin f over FedAvg's; subproblems; change of the distance to the limit. "
-        f"✓ is below {', '.join(f'{cut:g} ({name})' for name, cut in CUTS.items())}."
+        f"✓ is below {cuts}."
     )
     return Table(caption, head, rows)
 
@@ -341,19 +304,17 @@ def _numbers(found: dict[str, Measures]) -> Table:
 def _claims(found: dict[str, Measures]) -> list[Claim]:
     claims = []
     tested = [column for column in COLUMNS if column not in PROVEN]
-    for entry, other, claim, columns in (
-        ("✓", "✗", "what the table grants a method (✓), it has", COLUMNS),
-        ("✗", "✓", f"what it denies a method (✗), it lacks ({', '.join(tested)})", tested),
+    for entry, claim, columns in (
+        ("✓", "what the table grants a method (✓), it has", COLUMNS),
+        ("✗", f"what it denies a method (✗), it lacks ({', '.join(tested)})", tested),
     ):
         printed = [
-            (f"{method.name} {column}", ours)
-            for method in METHODS
-            for column, ours, paper in zip(
-                COLUMNS, found[method.name].entries, method.paper, strict=True
-            )
+            (f"{method} {column}", ours)
+            for method, measures in found.items()
+            for column, ours, paper in zip(COLUMNS, measures.entries, PAPER[method], strict=True)
             if paper == entry and column in columns
         ]
-        against = [what for what, ours in printed if ours == other]
+        against = [what for what, ours in printed if ours != entry]
         measured = f"{len(printed) - len(against)} of {len(printed)} entries; not so: "
         claims.append(Claim(claim, measured + (", ".join(against) or "none"), not against))
     return claims

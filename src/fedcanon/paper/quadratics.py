@@ -32,7 +32,7 @@ class Scattered(Objective):
 
     @property
     def samples(self) -> int:  # type: ignore[override]
-        """One for each point."""
+        """The number of points."""
         return len(self.points)
 
     @cached_property
@@ -62,21 +62,27 @@ class Scattered(Objective):
         return self.A @ (x - (self.centre if batch is None else self.points[batch].mean(0)))
 
 
+def unlike_matrix(rng: np.random.Generator, d: int, smallest: float) -> Tensor:
+    """A symmetric matrix with eigenvalues from ``smallest`` to 1 in random directions."""
+    basis = np.linalg.qr(rng.standard_normal((d, d)))[0]
+    A = basis @ np.diag(np.linspace(smallest, 1, d)) @ basis.T
+    return torch.from_numpy((A + A.T) / 2)
+
+
 def scattered_problem(clients: int, samples: int, d: int) -> Problem:
     """Clients with matrices and centres of their own, eigenvalues between 0.2 and 1."""
     rng = np.random.default_rng(0)
     objectives = []
     for _ in range(clients):
-        basis = np.linalg.qr(rng.standard_normal((d, d)))[0]
-        A = basis @ np.diag(np.linspace(0.2, 1, d)) @ basis.T
+        A = unlike_matrix(rng, d, 0.2)
         centre = 2 * rng.standard_normal(d)
         points = centre + 0.5 * rng.standard_normal((samples, d))
-        objectives.append(Scattered(torch.from_numpy((A + A.T) / 2), torch.from_numpy(points)))
+        objectives.append(Scattered(A, torch.from_numpy(points)))
     return Problem(objectives, torch.from_numpy(3 * rng.standard_normal(d)))
 
 
 def scattered(problem: Problem) -> list[Scattered]:
-    """The clients of such a problem."""
+    """The clients of a problem from ``scattered_problem``."""
     return [client for client in problem.clients if isinstance(client, Scattered)]
 
 
@@ -92,12 +98,12 @@ def convexity(problem: Problem) -> float:
 
 
 def variance(problem: Problem) -> float:
-    """σ²: the largest of any client."""
+    """σ²: the largest variance of any client."""
     return max(client.variance for client in scattered(problem))
 
 
 def least_value(problem: Problem, penalty: Penalty) -> float:
-    """φ*, where φ is convex."""
+    """φ*, the smallest value of φ = f + h, where φ is convex."""
     z = minimiser(problem, penalty, 0.5)
     return problem.value(z) + penalty.value(z)
 

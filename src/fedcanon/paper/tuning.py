@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
@@ -14,7 +14,7 @@ import torch
 from fedcanon.data import Dataset
 from fedcanon.errors import FedcanonError
 from fedcanon.paper.trials import Trainer, Training
-from fedcanon.runs.build import spread
+from fedcanon.runs.build import divide_dataset
 from fedcanon.runs.config import Config, changed
 from fedcanon.search.selection import HELD_OUT
 
@@ -22,7 +22,7 @@ Settings = dict[str, Any]
 Grid = Mapping[str, Sequence[Any]]
 
 MEASURED_EVERY = 5
-"""Rounds."""
+"""Rounds between two measurements of a validation loss."""
 LATE = 0.75
 """A validation loss is the mean of those measured after this share of the rounds."""
 
@@ -32,66 +32,147 @@ class Tuned:
     """The settings of a grid from best to worst, and the validation loss of every point of it."""
 
     ranking: list[Settings]
-    """Without those that diverged."""
+    """Points that diverged are left out."""
     grid: list[Settings]
     """Each point's settings and its ``validation_loss``, which is null where it diverged."""
 
 
-def tune(
-    trainer: Trainer, label: str, config: Config, dataset: Dataset, grid: Grid, rounds: int
-) -> Tuned:
-    """Train every point of a grid of algorithm settings, and rank them by loss.
+@dataclass(frozen=True)
+class Trained:
+    """The settings of a method that were chosen, and the trainings with them, one for each seed."""
 
-    The clients are those of the training that follows, each without a fifth of its samples; test
-    samples are not looked at.
+    settings: Settings
+    trainings: list[Training]
+    grid: list[Settings]
+    """All settings among which validation chose, with their losses."""
+    last: int
+    """Measurements at the end of a training over which its accuracy is averaged."""
+
+    @property
+    def accuracies(self) -> list[float]:
+        """The test accuracy for each seed; 0 where the training diverged."""
+        return [training.accuracy(self.last) for training in self.trainings]
+
+    @property
+    def accuracy(self) -> float:
+        """The mean test accuracy over all seeds."""
+        return statistics.fmean(self.accuracies)
+
+    @property
+    def diverged(self) -> bool:
+        """Whether any of the trainings diverged."""
+        return any(training.diverged for training in self.trainings)
+
+    @property
+    def beta(self) -> float:
+        """The β that was chosen."""
+        return float(self.settings["beta"])
+
+    @property
+    def shown(self) -> str:
+        """The accuracy and β as text."""
+        return f"{'diverged' if self.diverged else f'{self.accuracy:.4f}'} (β {self.beta:g})"
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation of the accuracy over seeds; 0 where there is only one."""
+        return statistics.stdev(self.accuracies) if len(self.trainings) > 1 else 0.0
+
+    @property
+    def fluctuation(self) -> float:
+        """The largest standard deviation of the measurements over which a training is averaged."""
+        ends = [training.accuracies[-self.last :] for training in self.trainings]
+        return max((statistics.stdev(end) for end in ends if len(end) > 1), default=0.0)
+
+    @property
+    def curve(self) -> tuple[list[int], list[float]]:
+        """Rounds, and the test accuracy after each as a mean over all seeds."""
+        rounds = [record.round for record in self.trainings[0].records]
+        by_seed = [training.accuracies for training in self.trainings]
+        means = [statistics.fmean(several) for several in zip(*by_seed, strict=False)]
+        return rounds[: len(means)], means  # a training that diverged is shorter
+
+
+Results = Mapping[str, Mapping[str, Trained]]
+"""By what the methods were trained on, and by method."""
+
+
+def of_each(results: Results, what: Callable[[Trained], Any]) -> dict[str, dict[str, Any]]:
+    """What a function makes of every result, under the same keys."""
+    return {
+        where: {method: what(trained) for method, trained in by_method.items()}
+        for where, by_method in results.items()
+    }
+
+
+@dataclass(frozen=True)
+class Tuner:
+    """Chooses the settings of methods by validation, and trains with them.
+
+    A validation takes ``rounds``, the training that follows is repeated for all ``seeds``, and its
+    accuracy is the mean of the ``last`` measurements.
     """
-    points = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
-    if len(points) == 1:
-        return Tuned(points, [])
-    short = changed(
-        config,
-        {"rounds": rounds, "evaluate.every": MEASURED_EVERY, "data.partition": "users"},
-    )
-    validation = held_out(config, dataset)
-    losses = []
-    for point in points:
-        shown = ", ".join(f"{key} {value:g}" for key, value in point.items())
-        training = trainer.train(f"tuning {label}: {shown}", with_steps(short, point), validation)
-        losses.append(_loss(training, rounds))
-    order = sorted(range(len(points)), key=losses.__getitem__)
-    ranking = [points[k] for k in order if math.isfinite(losses[k])]
-    if not ranking:
-        raise FedcanonError(f"{label} diverged with every step of its grid: {points}.")
-    told = [
-        {**point, "validation_loss": loss if math.isfinite(loss) else None}
-        for point, loss in zip(points, losses, strict=True)
-    ]
-    return Tuned(ranking, told)
 
+    trainer: Trainer
+    dataset: Dataset
+    rounds: int
+    seeds: Sequence[int] = (0,)
+    last: int = 1
 
-def train_tuned(
-    trainer: Trainer,
-    label: str,
-    config: Config,
-    dataset: Dataset,
-    tuned: Tuned,
-    seeds: Sequence[int] = (0,),
-) -> tuple[Settings, list[Training]]:
-    """Train with the best settings, for every seed; with the next best where one of them diverges.
+    def train(self, label: str, config: Config, grid: Grid) -> Trained:
+        """Train with the best point of a grid of algorithm settings."""
+        return self.train_ranked(label, config, self.rank(label, config, grid))
 
-    Where all diverge the result is that of the best.
-    """
-    results = []
-    for settings in tuned.ranking:
-        own = with_steps(config, settings)
-        trainings = [
-            trainer.train(f"{label}, seed {seed}", changed(own, {"seed": seed}), dataset)
-            for seed in seeds
+    def train_all(
+        self, where: str, configs: Mapping[str, Config], betas: Sequence[float]
+    ) -> dict[str, Trained]:
+        """Train each method with the β that is best for it."""
+        grid = {"beta": betas}
+        return {method: self.train(f"{method}, {where}", c, grid) for method, c in configs.items()}
+
+    def rank(self, label: str, config: Config, grid: Grid) -> Tuned:
+        """Train every point of a grid of algorithm settings, and rank them by loss.
+
+        The clients are those of the training that follows, each without a fifth of its samples;
+        test samples are not looked at. A single point needs no training.
+        """
+        points = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
+        if len(points) == 1:
+            return Tuned(points, [])
+        lengths = {"rounds": self.rounds, "evaluate.every": MEASURED_EVERY}
+        short = changed(config, {**lengths, "data.partition": "users"})
+        validation = held_out(config, self.dataset)
+        losses = []
+        for point in points:
+            shown = ", ".join(f"{key} {value:g}" for key, value in point.items())
+            own = with_steps(short, point)
+            training = self.trainer.train(f"tuning {label}: {shown}", own, validation)
+            losses.append(_loss(training, self.rounds))
+        order = sorted(range(len(points)), key=losses.__getitem__)
+        ranking = [points[k] for k in order if math.isfinite(losses[k])]
+        if not ranking:
+            raise FedcanonError(f"{label} diverged with every step of its grid: {points}.")
+        told = [
+            {**point, "validation_loss": loss if math.isfinite(loss) else None}
+            for point, loss in zip(points, losses, strict=True)
         ]
-        results.append((settings, trainings))
-        if not any(training.diverged for training in trainings):
-            return results[-1]
-    return results[0]
+        return Tuned(ranking, told)
+
+    def train_ranked(self, label: str, config: Config, tuned: Tuned) -> Trained:
+        """Train with the best settings, for every seed; with the next best where one diverges.
+
+        Where all diverge the result is that of the best.
+        """
+        results = []
+        for settings in tuned.ranking:
+            trainings = []
+            for seed in self.seeds:
+                own = changed(with_steps(config, settings), {"seed": seed})
+                trainings.append(self.trainer.train(f"{label}, seed {seed}", own, self.dataset))
+            results.append(Trained(settings, trainings, tuned.grid, self.last))
+            if not results[-1].diverged:
+                return results[-1]
+        return results[0]
 
 
 def with_steps(config: Config, settings: Settings) -> Config:
@@ -105,7 +186,7 @@ def held_out(config: Config, dataset: Dataset) -> Dataset:
     The users of the training samples are their clients, so that the partition "users" has the
     clients of the configuration.
     """
-    whole, parts = spread(config, dataset)
+    whole, parts = divide_dataset(config, dataset)
     generator = torch.Generator().manual_seed(config.seed)
     shuffled = [part[torch.randperm(len(part), generator=generator)] for part in parts]
     held = [part[: int(HELD_OUT * len(part))] for part in shuffled]
@@ -121,6 +202,7 @@ def held_out(config: Config, dataset: Dataset) -> Dataset:
 
 
 def _loss(training: Training, rounds: int) -> float:
+    """The validation loss of a training; infinite where it diverged."""
     if training.diverged:
         return math.inf
     late = [record for record in training.records if record.round >= LATE * rounds]

@@ -1,1 +1,1 @@
-"""Runs made visible: plots and tables."""
+"""Pictures and pages about runs."""

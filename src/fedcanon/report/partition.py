@@ -1,25 +1,30 @@
-"""A partition made visible: how different the clients' labels and sizes are."""
+"""Tables and pictures of a partition: how different the clients' labels and sizes are."""
 
 from __future__ import annotations
 
 import numpy as np
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 from rich.table import Table
 
 from fedcanon.data.partition.skew import Counts
 
 LISTED = 15
-"""Clients that are listed one by one in a table; more are summarised by quantiles."""
+"""Up to so many clients are listed one by one in a table; more are summarised by quantiles."""
 CIRCLES = 50
-"""Clients whose counts are drawn as circles; more are drawn as a heat map."""
+"""Up to so many clients are drawn as circles; more are drawn as a heat map."""
 COLUMNS = 400
-"""Columns of a heat map; with more clients neighbours share one."""
+"""The largest number of columns of a heat map; with more clients, neighbours share one."""
 QUANTILES = {"smallest": 0.0, "10 %": 0.1, "median": 0.5, "90 %": 0.9, "largest": 1.0}
 BLUE = "#3b5bdb"
 
 
 def client_table(counts: Counts) -> Table:
-    """Samples, number of classes and share of the largest class, by client or by quantile."""
+    """A table of the clients' samples, classes and share of their largest class.
+
+    Args:
+        counts: How many samples of each class (column) each client (row) has.
+    """
     sizes = counts.sum(1)
     columns = [sizes, (counts > 0).sum(1), counts.max(1) / sizes]
     table = Table(box=None, padding=(0, 2), header_style="dim")
@@ -38,7 +43,12 @@ def client_table(counts: Counts) -> Table:
 
 
 def plot_partition(counts: Counts, title: str) -> Figure:
-    """Clients against labels: circles with areas as the counts, or a heat map of many clients."""
+    """Draw the labels of every client, as circles or, for many clients, as a heat map.
+
+    Args:
+        counts: How many samples of each class (column) each client (row) has.
+        title: The title of the picture.
+    """
     figure = _circles(counts) if len(counts) <= CIRCLES else _heat_map(counts)
     figure.suptitle(title, fontsize=11)
     return figure
@@ -67,12 +77,10 @@ def _circles(counts: Counts) -> Figure:
 
 
 def _heat_map(counts: Counts) -> Figure:
-    """Clients in the order of their commonest label, and their sizes."""
+    """The sizes of the clients, and below them the shares of their labels."""
     clients, classes = counts.shape
     sizes = counts.sum(1)
-    shares = counts / sizes[:, None]
-    order = np.lexsort((-shares.max(1), shares.argmax(1)))
-    columns = np.stack([s.mean(0) for s in np.array_split(shares[order], min(clients, COLUMNS))])
+    columns = np.stack([shares for _, shares in columns_of(counts)])
     figure = Figure(figsize=(9, min(max(classes * 0.2, 2), 8) + 2.4), layout="constrained")
     upper, lower = figure.subplots(2, 1, height_ratios=[1, max(1.6, classes * 0.12)])
     upper.fill_between(np.arange(clients), np.sort(sizes)[::-1], color=BLUE, linewidth=0)
@@ -97,6 +105,17 @@ def _heat_map(counts: Counts) -> Figure:
     colours.set_label("share of the client's samples")
     colours.ax.yaxis.set_major_formatter("{x:.0%}")
     return figure
+
+
+def columns_of(counts: Counts) -> list[tuple[NDArray[np.integer], NDArray[np.floating]]]:
+    """The columns of a heat map: the clients in each, and the mean share of every label.
+
+    Clients are sorted by their commonest label.
+    """
+    shares = counts / np.maximum(counts.sum(1, keepdims=True), 1)
+    order = np.lexsort((-shares.max(1), shares.argmax(1)))
+    groups = np.array_split(order, min(len(order), COLUMNS))
+    return [(clients, shares[clients].mean(0)) for clients in groups]
 
 
 def _ticks(count: int, most: int) -> range:

@@ -1,4 +1,4 @@
-"""Runs: configuration, rounds, measures, and what is kept of them."""
+"""Runs: configuration, training rounds, measures, and the folders in which they are stored."""
 
 from fedcanon.runs.federation import Federation
 from fedcanon.runs.fit import fit

@@ -1,4 +1,4 @@
-"""From a configuration to a federation that is ready to train."""
+"""Builds a federation that is ready to train from a configuration."""
 
 from __future__ import annotations
 
@@ -48,13 +48,18 @@ from fedcanon.threads import one_thread
 
 @one_thread()
 def build(config: Config, dataset: Dataset | None = None) -> Federation:
-    """Load and spread the data, make model, penalty and algorithm, and put them together.
+    """Build the federation of a configuration: data, partition, model, penalty and algorithm.
 
-    ``dataset`` takes the place of the one that the configuration names.
+    A step size "auto" is replaced by the number that the algorithm's theory suggests, from an
+    estimate L of the smoothness at the starting point. For FedCanon+ these are β = 1/(KL) and
+    α = min(1/L, 1/(2ρ)).
 
-    A step size "auto" is filled in from an estimate L of the smoothness at the starting point, by
-    the algorithm's own rule: for FedCanon+ β = 1/(KL), and α = 1/L but at most half the domain 1/ρ
-    of the prox.
+    Args:
+        config: The configuration.
+        dataset: A dataset to use instead of the one that the configuration names.
+
+    Raises:
+        FedcanonError: The configuration has a mistake.
     """
     check_names(config)
     if config.engine.name == DEPLOYED:
@@ -67,13 +72,17 @@ def build(config: Config, dataset: Dataset | None = None) -> Federation:
 
 
 def check_names(config: Config) -> None:
-    """Show mistakes in the algorithm and the compressor before any data are loaded."""
+    """Raise a ``FedcanonError`` for mistakes in algorithm or compressor, before loading data."""
     draft_algorithm(config.algorithm)
     make_compressor(config.compression)
 
 
 def assemble(config: Config, problem: Problem, engine: MakeEngine | None = None) -> Federation:
-    """A federation on a problem that is there already, on the engine that the config names."""
+    """Build the federation of a configuration on a given problem.
+
+    Step sizes that are "auto" are replaced by numbers. Without an ``engine``, the configuration
+    decides.
+    """
     config = with_steps(config, problem)
     rules = make_rules(config, problem.layout)
     return Federation(
@@ -89,7 +98,7 @@ def assemble(config: Config, problem: Problem, engine: MakeEngine | None = None)
 
 
 def make_rules(config: Config, layout: Layout) -> Rules:
-    """What every client does; no step size is "auto" any more."""
+    """Return the settings of local training; no step size may be "auto" any more."""
     return Rules(
         make_algorithm(config.algorithm),
         make_penalty(config.penalty, layout),
@@ -134,13 +143,17 @@ def _written_out(registry: Mapping[str, Callable[..., object]], table: Table) ->
 
 
 def build_problem(config: Config, dataset: Dataset | None = None) -> Problem:
-    """The dataset spread over clients, each with its objective, and the starting point."""
-    make_model(config.model.model_dump())  # shows mistakes before any data are loaded
-    return problem_on(config, *spread(config, dataset or make_dataset(config.data.source)))
+    """Load the dataset, divide it among the clients, and make objectives and starting model."""
+    make_model(config.model.model_dump())  # finds mistakes before data are loaded
+    return problem_on(config, *divide_dataset(config, dataset or make_dataset(config.data.source)))
 
 
-def spread(config: Config, dataset: Dataset) -> tuple[Dataset, list[Tensor]]:
-    """The dataset, distorted if the partition does that, and every client's samples."""
+def divide_dataset(config: Config, dataset: Dataset) -> tuple[Dataset, list[Tensor]]:
+    """Divide the training samples of a dataset among the clients.
+
+    Returns:
+        The dataset, with noise if the partition adds it, and the indices of every client's samples.
+    """
     partition = make_partition(config.data.partition)
     rng = generator(config.seed, Purpose.PARTITION)
     train = dataset.train
@@ -149,7 +162,11 @@ def spread(config: Config, dataset: Dataset) -> tuple[Dataset, list[Tensor]]:
 
 
 def problem_on(config: Config, dataset: Dataset, parts: list[Tensor]) -> Problem:
-    """The problem in which client i has the samples ``parts[i]`` of a dataset."""
+    """Return the problem in which client i has the samples ``parts[i]`` of a dataset.
+
+    Raises:
+        FedcanonError: Model, loss, data and device do not fit together.
+    """
     model = make_model(config.model.model_dump())
     by_samples = config.clients.weights == "samples"
     weights = [float(len(part)) if by_samples else 1.0 for part in parts]
@@ -167,7 +184,7 @@ def problem_on(config: Config, dataset: Dataset, parts: list[Tensor]) -> Problem
 def _logistic_problem(
     config: Config, dataset: Dataset, parts: list[Tensor], weights: list[float]
 ) -> Problem:
-    """Binary logistic regression in closed form, started at 0."""
+    """Make binary logistic regression with exact formulas, started at 0."""
     if dataset.classes != 2:
         raise FedcanonError(
             f"the model 'logistic' is for two classes, but {dataset.name} has {dataset.classes}: "
@@ -184,32 +201,25 @@ def _logistic_problem(
 def _module_problem(
     config: Config, model: Model, dataset: Dataset, parts: list[Tensor], weights: list[float]
 ) -> Problem:
-    """A network under the configured loss, started at PyTorch's random initialisation."""
+    """Make a network with the configured loss, started at PyTorch's random initialisation."""
     dtype = getattr(torch, config.precision)
     device = torch.device("cpu") if devices(config) else _device(config.device)
     augment = augmentations(config.data.augment, dataset.shape)
     inputs, targets = dataset.train.tensors(dtype, device)
     order = torch.cat(parts).to(device)
-    inputs, targets = inputs[order], targets[order]  # a client's samples lie side by side
+    inputs, targets = inputs[order], targets[order]  # a client's samples are contiguous in memory
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(torch_seed(config.seed, Purpose.MODEL))
         module = model.build(dataset.shape, dataset.classes).to(device, dtype)
         smallest = inputs[: 1 if config.batch_size == 1 else 2]
-        outputs = require_fit(config.model.name, module, smallest, dataset.classes)
+        require_fit(config.model.name, module, smallest, dataset.classes)
     loss = make_loss(config.loss)
-    require_mean(config.loss["name"], loss, outputs, targets[: len(outputs)])
-    flat = FlatModule(module)
-    if config.engine.bfloat16:
+    require_mean(config.loss["name"], loss, dataset.classes)
+    flat, bfloat16 = FlatModule(module), config.engine.bfloat16
+    if bfloat16:
         require_bfloat16(device)
-    clients = ModuleClients(
-        flat,
-        loss,
-        inputs,
-        targets,
-        [len(part) for part in parts],
-        augment,
-        bfloat16=config.engine.bfloat16,
-    )
+    sizes = [len(part) for part in parts]
+    clients = ModuleClients(flat, loss, inputs, targets, sizes, augment, bfloat16=bfloat16)
     test = ModuleTest(ModuleObjective(flat, loss, *dataset.test.tensors(dtype, device)))
     return Problem(clients, flat.vector, weights, test, _summary(dataset, parts))
 
@@ -224,7 +234,7 @@ def _device(name: str) -> torch.device:
     try:
         device = torch.device(name)
         torch.zeros(1, device=device).item()
-    except Exception:  # every backend raises its own
+    except Exception:  # every backend raises another type
         raise FedcanonError(
             f'the device "{name}" is not available to PyTorch here: use device = "cpu".'
         ) from None

@@ -1,4 +1,4 @@
-"""Which conditions on the step sizes a configuration meets, and what would mend the others."""
+"""Checks the step sizes of a configuration against the conditions of theory."""
 
 from __future__ import annotations
 
@@ -15,15 +15,21 @@ from fedcanon.runs.named import make_algorithm, make_penalty
 from fedcanon.runs.steps import estimated_smoothness, fill_in
 
 PROX_STEP = "prox step"
-"""Stands for the setting where a method has no α of its own, such as FedADMM with 1/η."""
+"""The name of the setting for methods whose prox has another step than α, such as FedADMM's 1/η."""
 
 
 @dataclass(frozen=True)
 class Condition:
-    """An upper limit on a step size, and why.
+    """An upper limit on a step size.
 
-    A ``required`` condition is needed to run at all, and strictly; the others are what theory asks
-    for. One that ``needs_rho`` says nothing about a penalty that is not weakly convex.
+    Args:
+        reason: Why the limit exists.
+        setting: The name of the step size.
+        value: The step size.
+        limit: The limit.
+        required: Whether a run is refused unless value < limit. Other conditions, value ≤ limit,
+            are those of convergence theory.
+        needs_rho: Whether the condition applies to weakly convex penalties only.
     """
 
     reason: str
@@ -35,13 +41,16 @@ class Condition:
 
     @property
     def holds(self) -> bool:
-        """Whether the step size is within the limit."""
+        """Whether the step size meets the condition."""
         return self.value < self.limit if self.required else self.value <= self.limit * (1 + 1e-9)
 
 
 @dataclass(frozen=True)
 class Report:
-    """The conditions on one configuration, with the constants behind them."""
+    """The conditions on a configuration, with the smoothness L and the weak convexity ρ.
+
+    ``in_theory`` tells whether the penalty is weakly convex, as the theorems assume.
+    """
 
     L: float
     rho: float
@@ -50,7 +59,7 @@ class Report:
 
     @property
     def remedy(self) -> dict[str, float]:
-        """Settings with a broken condition, and a value that would meet all of theirs."""
+        """For each setting that violates a condition, a value that meets all conditions on it."""
         broken = {c.setting for c in self.conditions if not c.holds}
         return {
             setting: min(_just_below(c) for c in self.conditions if c.setting == setting)
@@ -59,7 +68,7 @@ class Report:
 
 
 def _just_below(condition: Condition) -> float:
-    """The limit rounded down to three digits, and within a strict one."""
+    """Return the limit rounded down to three digits; 1 % less if the limit itself is excluded."""
     limit = condition.limit * (0.99 if condition.required else 1)
     if math.isinf(limit):
         return limit
@@ -68,9 +77,14 @@ def _just_below(condition: Condition) -> float:
 
 
 def check_config(config: Config, mu: float | None = None) -> Report:
-    """Estimate L for a configuration and check its step sizes against every condition.
+    """Estimate L for a configuration and check its step sizes against all conditions.
 
-    Theorem 2 is checked where its constant ``mu`` of the PL condition is given.
+    Args:
+        config: The configuration.
+        mu: The constant μ of the PL condition; Theorem 2 is checked only if it is given.
+
+    Raises:
+        FedcanonError: The configuration has a mistake, or μ is not positive.
     """
     if mu is not None and not 0 < mu < math.inf:
         raise FedcanonError(f"the PL constant μ must be a positive, finite number, not {mu:g}.")
@@ -80,7 +94,7 @@ def check_config(config: Config, mu: float | None = None) -> Report:
     L = estimated_smoothness(config, problem)
     algorithm = make_algorithm(fill_in(config.algorithm, L, penalty.rho))
     conditions = conditions_on(algorithm, L, penalty.rho, config.rounds, mu)
-    if not penalty.in_theory:  # no ρ exists, so nothing can be said about the prox or a theorem
+    if not penalty.in_theory:  # there is no ρ, so conditions that contain it do not apply
         conditions = [c for c in conditions if not c.needs_rho]
     return Report(L, penalty.rho, penalty.in_theory, conditions)
 
@@ -88,26 +102,34 @@ def check_config(config: Config, mu: float | None = None) -> Report:
 def conditions_on(
     algorithm: Algorithm, L: float, rho: float, rounds: int, mu: float | None = None
 ) -> list[Condition]:
-    """The conditions that concern this algorithm, at the step sizes of its first round."""
-    reach = algorithm.prox_step(rounds)
+    """Return the conditions on an algorithm: on its largest prox step, and on β of round 0.
+
+    Args:
+        algorithm: The algorithm.
+        L: The smoothness of f.
+        rho: The weak convexity of h.
+        rounds: The number of rounds.
+        mu: The constant of the PL condition, for Theorem 2.
+    """
+    prox_step = algorithm.prox_step(rounds)
     beta = step_at(getattr(algorithm, "beta", 0.0), 0)
     found: list[Condition] = []
-    if reach:
+    if prox_step:
         domain = 1 / rho if rho else math.inf
         by_alpha = hasattr(algorithm, "alpha")
         reason = f"{'α' if by_alpha else PROX_STEP} < 1/ρ: a single-valued prox"
         setting = "alpha" if by_alpha else PROX_STEP
-        found.append(Condition(reason, setting, reach, domain, True, True))
+        found.append(Condition(reason, setting, prox_step, domain, True, True))
         if by_alpha:
-            found.append(Condition("α ≤ 1/L: exact steps descend", "alpha", reach, 1 / L))
+            found.append(Condition("α ≤ 1/L: exact steps descend", "alpha", prox_step, 1 / L))
     if beta:
         limits = algorithm.theory(L, rho).beta_limits
         found += [Condition(reason, "beta", beta, limit) for reason, limit in limits.items()]
     if isinstance(algorithm, FedCanon | FedCanonII):
         K = algorithm.local_steps
-        found += _theorem("Theorem 1", reach, beta, K, L, rho, None)
+        found += _theorem("Theorem 1", prox_step, beta, K, L, rho, None)
         if mu is not None:
-            found += _theorem("Theorem 2", reach, beta, K, L, rho, mu)
+            found += _theorem("Theorem 2", prox_step, beta, K, L, rho, mu)
     return found
 
 
@@ -115,7 +137,7 @@ def _theorem(
     name: str, alpha: float, beta: float, K: int, L: float, rho: float, mu: float | None
 ) -> list[Condition]:
     limit = theory.largest_alpha(L, rho, mu)
-    # δ grows with α, so β's limit is the one beside an admissible α.
+    # δ grows with α, so the limit on β is computed for an α that meets its own condition.
     local_limit = theory.largest_beta(L, rho, K, min(alpha, limit), mu)
     return [
         Condition(f"{name}: bound on α(ρ+L) + 4α²L²", "alpha", alpha, limit, needs_rho=True),

@@ -1,4 +1,4 @@
-"""Several algorithms on one configuration."""
+"""Configurations for a comparison of several algorithms."""
 
 from __future__ import annotations
 
@@ -13,17 +13,20 @@ from fedcanon.runs.named import find
 
 
 def variants(config: Config, specs: Sequence[str]) -> dict[str, Config]:
-    """The configuration with each algorithm in turn, by its specification.
+    """Return one configuration for each specification of an algorithm.
 
     A specification is a name, or a name with settings of the algorithm and of ``compression``:
     ``fedmid:beta=0.05,server_prox=none``, ``package.module:Name:beta=0.05`` or
-    ``fedcanon+:compression.name=top_k``. All else is the same for all. Of the ``[algorithm]`` table
-    every method takes what it knows (step sizes, local steps); the ``[compression]`` table is for
-    methods that allow it.
+    ``fedcanon+:compression.name=top_k``. Everything else is the same for all algorithms. Each
+    method takes those entries of the ``[algorithm]`` table that it has as parameters (step sizes,
+    local steps); the ``[compression]`` table is for methods that allow it.
+
+    Raises:
+        FedcanonError: A specification has a mistake or is given twice.
     """
     for spec in specs:
         if specs.count(spec) > 1:
-            raise FedcanonError(f"'{spec}' is given twice: name what is to be compared once.")
+            raise FedcanonError(f"'{spec}' is given twice: name every algorithm once.")
     return {spec: _variant(config, spec) for spec in specs}
 
 

@@ -1,7 +1,7 @@
-"""The configuration of a run: TOML in, validated settings out.
+"""The configuration of a run: reads TOML and validates the settings.
 
-Without any setting it is the first run of the tutorial: digits, ten heterogeneous clients, an MLP,
-FedCanon+ with MCP.
+The default configuration is the first run of the tutorial: digits, ten heterogeneous clients, an
+MLP, FedCanon+ with MCP.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from fedcanon.objectives.augment import Name as Augmentation
 Table = dict[str, Any]
 
 DEPLOYED = "deployed"
-"""The engine of a run over real clients."""
+"""The engine name of a run with real clients."""
 CLIENTS_OWN = "the clients' own data"
-"""What the data of such a run are called."""
+"""The dataset name of a run with real clients."""
 
 DEEPEST = 30
 """Tables and lists inside one another that a configuration may have."""
@@ -44,15 +44,15 @@ _DEFAULTS = {"algorithm": DEFAULT_ALGORITHM, "penalty": DEFAULT_PENALTY, "loss":
 
 
 class Section(BaseModel):
-    """A table of the configuration; unknown keys are refused."""
+    """A table of the configuration; unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class DataSection(Section):
-    """The dataset, how it is spread over the clients, and random changes to its images.
+    """The dataset, how it is divided among the clients, and random changes to its images.
 
-    Keys beside these are options of the dataset, such as the path of a table.
+    Other keys are options of the dataset, such as the path of a table.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -68,7 +68,7 @@ class DataSection(Section):
 
 
 class ClientsSection(Section):
-    """How many clients there are, how many take part in a round, and what each one weighs."""
+    """How many clients there are, how many take part in a round, and how they are weighted."""
 
     count: PositiveInt = 10
     participants: PositiveInt | None = None
@@ -76,7 +76,7 @@ class ClientsSection(Section):
 
 
 class ModelSection(Section):
-    """The model that is trained; keys beside its name are the model's own options."""
+    """The model that is trained; other keys are options of the model."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -84,7 +84,7 @@ class ModelSection(Section):
 
 
 class EvaluateSection(Section):
-    """When measures are taken; ``gradient`` asks for ‖G^a‖, with a = ``step``."""
+    """How often measures are taken, and whether they include ‖G^a‖ with a = ``step``."""
 
     every: PositiveInt = 1
     gradient: bool | None = None
@@ -92,16 +92,16 @@ class EvaluateSection(Section):
 
 
 class StopSection(Section):
-    """Tolerances on ‖G‖ and on the relative change of φ that end a run early; 0 is off."""
+    """Tolerances on ‖G‖ and on the relative change of φ that stop a run early; 0 never stops it."""
 
     gradient: NonNegativeFloat = 0.0
     objective: NonNegativeFloat = 0.0
 
 
 class CheckpointSection(Section):
-    """When a run's state is kept: after so many ``rounds`` or so many ``seconds``, and at its end.
+    """When checkpoints are written: every so many ``rounds`` or ``seconds``, and at the end.
 
-    The last ``keep`` checkpoints stay.
+    The last ``keep`` checkpoints are kept.
     """
 
     rounds: PositiveInt | None = None
@@ -110,14 +110,15 @@ class CheckpointSection(Section):
 
 
 class EngineSection(Section):
-    """Where clients run: in this process ("serial"), in ``workers`` processes, or by a size rule.
+    """Where clients run: in this process ("serial"), in ``workers`` processes, or on a cluster.
 
-    "ray" runs them on a cluster, "flower" on Flower's simulation runtime; "deployed" stands in runs
-    over real clients.
+    "auto" chooses one of the first two by the size of the problem. "ray" is a Ray cluster, "flower"
+    Flower's simulation; "deployed" is for runs with real clients.
 
-    ``vectorised`` has the clients of small models take their local steps together; unset, a rule
-    on sizes decides. Client states beyond ``state_memory`` GiB are kept on disk. ``bfloat16`` has
-    the products of local steps computed in that precision, where the hardware has it.
+    With ``vectorised`` the clients of small models take their local steps together; if it is not
+    set, the size of the problem decides. Client states are kept on disk if they need more than
+    ``state_memory`` GiB. With ``bfloat16`` local steps compute matrix products in that precision,
+    which the hardware must support.
     """
 
     name: Literal["auto", "serial", "processes", "ray", "flower", "deployed"] = "auto"
@@ -128,12 +129,12 @@ class EngineSection(Section):
 
 
 class DeploymentSection(Section):
-    """How a server deals with clients that may fail, on Flower.
+    """How a server on Flower treats clients that may fail.
 
     ``state`` says who keeps the clients' states: the "server", or each "client" on its own disk.
     A round ends after ``deadline`` seconds; with fewer than ``minimum`` updates it is repeated. A
-    client that causes more than ``restarts`` is excluded. ``shape`` of one input and the number of
-    ``classes`` are for a server that has no data; a simulation takes them from its.
+    client that causes more than ``restarts`` restarts is excluded. A server without data needs the
+    ``shape`` of one input and the number of ``classes``; a simulation takes them from its data.
     """
 
     state: Literal["server", "client"] = "server"
@@ -145,7 +146,7 @@ class DeploymentSection(Section):
 
 
 class Config(Section):
-    """Everything that determines a run."""
+    """All settings of a run."""
 
     seed: NonNegativeInt = 0
     rounds: PositiveInt = 120
@@ -167,7 +168,11 @@ class Config(Section):
 
 
 def load_config(path: Path | None = None, settings: Sequence[str] = ()) -> Config:
-    """Read a TOML file (the default run without one) and apply ``key=value`` settings to it."""
+    """Read a TOML file and apply settings ``key=value``; without a file, change the default run.
+
+    Raises:
+        FedcanonError: The file cannot be read, or a setting is not valid.
+    """
     table = {} if path is None else _read(path)
     for setting in settings:
         _apply(table, setting)
@@ -177,11 +182,16 @@ def load_config(path: Path | None = None, settings: Sequence[str] = ()) -> Confi
 def make_config(
     source: Config | str | Path | Mapping[str, Any] | None, settings: Mapping[str, Any]
 ) -> Config:
-    """A configuration from Python: a source, changed by settings.
+    """Make a configuration from Python values.
 
-    The settings of a table are added to it, unless they name another entry: ``algorithm={"beta":
-    0.05}`` changes one key, ``penalty={"name": "l1"}`` replaces the penalty. For a table with a
-    name, ``data="mnist"`` will do.
+    Args:
+        source: A configuration, a dictionary or the path of a TOML file; None is the default run.
+        settings: Changes by key. A table without a name changes some of its keys:
+            ``algorithm={"beta": 0.05}``. A table with a name replaces the old one:
+            ``penalty={"name": "l1"}``, or shorter ``penalty="l1"``.
+
+    Raises:
+        FedcanonError: The file cannot be read, or a setting is not valid.
     """
     table: Table = {}
     if isinstance(source, Config):
@@ -248,7 +258,7 @@ def _completed(table: Table) -> Config:
 
 
 def changed(config: Config, settings: Mapping[str, Any]) -> Config:
-    """The configuration with other values for some dotted keys, such as ``algorithm.beta``."""
+    """Return the configuration with new values for dotted keys, such as ``algorithm.beta``."""
     table = config.model_dump()
     for key, value in settings.items():
         _put(table, key, value)
@@ -256,7 +266,7 @@ def changed(config: Config, settings: Mapping[str, Any]) -> Config:
 
 
 def dotted(table: Table, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The values of nested tables, by their dotted keys."""
+    """Yield the dotted key and the value of every entry in nested tables."""
     for key, value in table.items():
         if isinstance(value, dict):
             yield from dotted(value, f"{prefix}{key}.")
@@ -265,7 +275,7 @@ def dotted(table: Table, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def engine_settings(name: str | None, workers: int | None) -> Table:
-    """The settings of an engine and its number of workers, where they are given."""
+    """Return the settings for an engine's name and its number of workers; None is left out."""
     given = {"engine.name": name, "engine.workers": workers}
     return {key: value for key, value in given.items() if value is not None}
 
@@ -285,7 +295,7 @@ def _apply(table: Table, setting: str) -> None:
 
 
 def parse_value(text: str) -> Any:
-    """A value as TOML writes it, or else a plain string."""
+    """Parse a value in the syntax of TOML; anything else is a string."""
     try:
         return _parsed(f"value = {text}")["value"]
     except (ValueError, RecursionError):
@@ -293,7 +303,7 @@ def parse_value(text: str) -> Any:
 
 
 def _put(table: Table, key: str, value: Any) -> None:
-    """Set ``a.b.c`` inside nested tables."""
+    """Set the value of a dotted key such as ``a.b.c`` in nested tables."""
     *parents, last = key.split(".")
     for parent in parents:
         table = table.setdefault(parent, {})
@@ -303,7 +313,7 @@ def _put(table: Table, key: str, value: Any) -> None:
 
 
 def _explain(error: ValidationError) -> str:
-    """One line for every mistake."""
+    """Return a text with one line for every mistake."""
     lines = {}
     for mistake in error.errors():
         path = [str(part) for part in mistake["loc"]]
@@ -313,7 +323,7 @@ def _explain(error: ValidationError) -> str:
                 section = section.model_fields[part].annotation
             lines[".".join(path)] = unknown_key(".".join(path), section.model_fields)
             continue
-        # A union reports every branch; its first message is the one for the type itself.
+        # For a union, pydantic reports every branch; the first message is about the main type.
         key = ".".join(part for part in path if part.isidentifier() and part in _KEYS)
         message = mistake["msg"][0].lower() + mistake["msg"][1:]
         lines.setdefault(key, f"{key} = {mistake['input']!r}: {message}.")
@@ -331,12 +341,12 @@ _KEYS = frozenset(_keys(Config))
 
 
 def unknown_key(key: str, valid: Iterable[str]) -> str:
-    """A sentence about a key that does not exist, with the nearest one that does."""
+    """Return the message for a key that does not exist, with the most similar valid key."""
     return f"unknown key '{key}': {_suggest(key.rpartition('.')[2], valid)}"
 
 
 def unknown_name(kind: str, name: str, valid: Iterable[str]) -> str:
-    """A sentence about a name that does not exist, with the nearest one that does."""
+    """Return the message for a name that does not exist, with the most similar valid name."""
     return f"there is no {kind} called '{name}': {_suggest(name, valid)}"
 
 

@@ -1,4 +1,4 @@
-"""Which engine runs a configuration: the one it names, or by static rules on sizes."""
+"""Chooses the engine of a configuration: the one it names, or one by fixed rules on sizes."""
 
 from __future__ import annotations
 
@@ -19,41 +19,45 @@ from fedcanon.runs.config import Config
 from fedcanon.units import GIB
 
 WORTH_PROCESSES = 20_000_000
-"""Samples × steps × parameters of a round from which several processes pay."""
+"""From this value of samples × steps × parameters in a round on, several processes are faster."""
 
 WORTH_STACKING = 200_000
-"""Samples × parameters of one step up to which most of its time is not arithmetic."""
+"""Up to this value of samples × parameters in a step, overhead takes longer than arithmetic."""
 
 WORKERS = "FEDCANON_WORKERS"
-"""The environment variable with the number of processes where the configuration has none."""
+"""The environment variable for the number of processes if the configuration has none."""
 
-ELSEWHERE = {
+OPTIONAL_ENGINES = {
     "ray": "fedcanon.engines.ray_actors:RayCluster",
     "flower": "fedcanon.deployment.flower.simulation:FlowerSimulation",
 }
-"""Engines that need further packages, imported when they are asked for."""
+"""Engines that need further packages; they are imported only if a configuration names them."""
 
 
 def engine_for(config: Config, problem: Problem, algorithm: Algorithm) -> MakeEngine:
-    """The recipe of the engine that a configuration asks for."""
+    """Return what makes the engine of a configuration.
+
+    Raises:
+        FedcanonError: A package is missing, or the engine does not fit the device.
+    """
     name, memory = config.engine.name, int(config.engine.state_memory * GIB)
     if name == "flower":
-        return _elsewhere(config)(config)
+        return _optional_engine(config)(config)
     vectorised = _is_vectorised(config, problem, algorithm)
     if name == "ray":
-        return _elsewhere(config)(config.engine.workers, vectorised, memory)
-    several = name == "processes" or (name == "auto" and _pays(config, problem, algorithm))
-    workers = _count(config) if several else None
+        return _optional_engine(config)(config.engine.workers, vectorised, memory)
+    several = name == "processes" or (name == "auto" and _is_large(config, problem, algorithm))
+    workers = _worker_count(config) if several else None
     return Local(workers, vectorised, memory, tuple(devices(config)))
 
 
-def _elsewhere(config: Config) -> Callable[..., MakeEngine]:
-    """The class of an engine that needs further packages."""
+def _optional_engine(config: Config) -> Callable[..., MakeEngine]:
+    """Import the class of an engine that needs further packages."""
     name = config.engine.name
     if config.device != "cpu":
         raise FedcanonError(f'engine.name = "{name}" trains on processors: use device = "cpu".')
     try:
-        found: Callable[..., MakeEngine] = import_object(ELSEWHERE[name], "engine")
+        found: Callable[..., MakeEngine] = import_object(OPTIONAL_ENGINES[name], "engine")
         return found
     except FedcanonError as error:
         if not isinstance(error.__cause__, ModuleNotFoundError):
@@ -64,7 +68,7 @@ def _elsewhere(config: Config) -> Callable[..., MakeEngine]:
 
 
 def _is_vectorised(config: Config, problem: Problem, algorithm: Algorithm) -> bool:
-    """Whether clients take their local steps together."""
+    """Tell whether clients take their local steps together."""
     if config.engine.vectorised is not None:
         return config.engine.vectorised
     participants = config.clients.participants or len(problem.clients)
@@ -76,22 +80,22 @@ def _is_vectorised(config: Config, problem: Problem, algorithm: Algorithm) -> bo
     )
 
 
-def _pays(config: Config, problem: Problem, algorithm: Algorithm) -> bool:
-    """Whether a round has work enough for several processes."""
+def _is_large(config: Config, problem: Problem, algorithm: Algorithm) -> bool:
+    """Tell whether a round has enough work for several processes."""
     participants = config.clients.participants or len(problem.clients)
     steps = getattr(algorithm, "local_steps", 1)
     work = participants * steps * _batch(config, problem) * len(problem.start)
     worth = config.engine.workers is not None or work >= WORTH_PROCESSES
-    return worth and _count(config) > 1 and participants > 1 and can_start_processes()
+    return worth and _worker_count(config) > 1 and participants > 1 and can_start_processes()
 
 
-def _count(config: Config) -> int:
-    """How many processes there are to be."""
-    return config.engine.workers or len(devices(config)) or _default_count()
+def _worker_count(config: Config) -> int:
+    """Return the number of processes."""
+    return config.engine.workers or len(devices(config)) or _default_worker_count()
 
 
 def devices(config: Config) -> list[torch.device]:
-    """The devices that processes share out, for a configuration that names them all as "cuda"."""
+    """Return the CUDA devices that several processes use; empty if one process uses one device."""
     if config.device != "cuda" or config.engine.name == "serial":
         return []
     found = [torch.device("cuda", k) for k in range(torch.cuda.device_count())]
@@ -99,7 +103,10 @@ def devices(config: Config) -> list[torch.device]:
 
 
 def require_bfloat16(device: torch.device) -> None:
-    """Refuse bfloat16 where it is computed without hardware: 5 to 40 times slower than float32."""
+    """Raise a ``FedcanonError`` if a device has no bfloat16 arithmetic.
+
+    Without it, bfloat16 is 5 to 40 times slower than float32.
+    """
     if device.type == "cuda":
         there = torch.cuda.is_bf16_supported()
     else:
@@ -112,12 +119,12 @@ def require_bfloat16(device: torch.device) -> None:
 
 
 def _batch(config: Config, problem: Problem) -> float:
-    """Samples of a local step, of the largest client."""
+    """Return the number of samples in a local step of the largest client."""
     size = math.inf if config.batch_size == "full" else config.batch_size
     return min(size, max(client.samples for client in problem.clients))
 
 
-def _default_count() -> int:
+def _default_worker_count() -> int:
     text = os.environ.get(WORKERS, "")
     if text and not (text.isdecimal() and int(text) > 0):
         raise FedcanonError(f"{WORKERS} must be a number of processes, not '{text}'.")

@@ -1,4 +1,4 @@
-"""What a run was made with."""
+"""A description of the machine and the software of a run."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _memory() -> int:
 
 
 def _commit(folder: Path) -> str | None:
-    """The commit that git names for the folder, marked where files have changed since."""
+    """Return the git commit of a folder, marked "dirty" if files have changed, or None."""
     try:
         found = subprocess.run(
             ["git", "describe", "--always", "--dirty", "--abbrev=40"],

@@ -1,4 +1,4 @@
-"""The state of a training run, and its one operation: a round."""
+"""A server and its clients in training: their state, and the operation that runs a round."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from fedcanon.runs.measures import Cost
 
 
 class Federation:
-    """A server and its clients, minimising f + h round by round.
+    """A server and its clients, which minimise f + h round by round.
 
     Args:
         problem: The clients with their losses f_i, and the starting model.
         algorithm: The federated method.
         penalty: The regulariser h.
-        participants: How many clients take part in a round, drawn anew each time; None is all.
-        batch_size: Samples of a local step; None is all samples of a client.
-        seed: What every random draw of the run is derived from.
-        compressor: What uploads go through, where the algorithm allows it.
-        aggregation: What becomes of the uploads of a round, in place of the algorithm's own rule.
-        engine: Where clients are and run: ``Local(workers=2)``, ``RayCluster()``, ….
+        participants: How many clients take part in each round, chosen at random; None is all.
+        batch_size: Samples in a mini-batch of a local step; None is all samples of a client.
+        seed: The seed of all random draws of the run.
+        compressor: Compresses or clips the uploads, if the algorithm allows it.
+        aggregation: How uploads are combined; None uses the rule of the algorithm.
+        engine: Where clients run: ``Local(workers=2)``, ``RayCluster()``, …; None is ``Local()``.
 
     Raises:
         FedcanonError: Some of these do not fit together; the message says which.
@@ -69,7 +69,7 @@ class Federation:
         if batch_size is not None and batch_size < 1:
             raise FedcanonError(f"batch_size must be at least 1, not {batch_size}.")
         penalty.check_step(algorithm.prox_step(1))
-        penalty.value(problem.start)  # refuses a penalty that does not fit the model
+        penalty.value(problem.start)  # raises an error if the penalty does not fit the model
         self.rounds_done, self.cost = 0, Cost()
         self._init_server(problem.start)
         self.rules = Rules(
@@ -80,7 +80,7 @@ class Federation:
         self.engine = (engine or Local())(problem, self.rules)
 
     def _check_compression(self) -> None:
-        """Refuse a compressor where the method has a vector that must arrive as it is."""
+        """Raise a ``FedcanonError`` if an upload has a vector that must not be compressed."""
         algorithm, start = self.algorithm, self.problem.start
         sent = algorithm.broadcast(self.server, 0, generator(self.seed, Purpose.COINS))
         idle = IdleWork(Identity())
@@ -88,8 +88,8 @@ class Federation:
         fixed = sorted(upload.keys() - algorithm.alterable)
         if fixed:
             raise FedcanonError(
-                f"{type(algorithm).__name__} cannot compress its uploads, of which '{fixed[0]}' "
-                "must arrive as it is: use FedCanon+, which is exact under compression, or no "
+                f"{type(algorithm).__name__} cannot compress its uploads, because '{fixed[0]}' "
+                "must arrive unchanged: use FedCanon+, which is exact under compression, or no "
                 "compressor."
             )
 
@@ -113,18 +113,18 @@ class Federation:
 
     @property
     def model(self) -> Tensor:
-        """The model after the rounds done so far."""
+        """The current model."""
         return self.algorithm.model(self.server)
 
     @property
     def _needs_everyone(self) -> bool:
-        """Whether the next round must have all clients."""
+        """Whether the next round needs all clients."""
         if isinstance(self.algorithm, Assembling):
             return self.algorithm.everyone(self.server)
         return not self.algorithm.partial_participation
 
     def state(self) -> State:
-        """All that the next rounds depend on, and what the run has cost."""
+        """Return what a checkpoint must contain: everything that the next rounds depend on."""
         return {
             "rounds_done": self.rounds_done,
             "server": self.server,
@@ -133,18 +133,18 @@ class Federation:
         }
 
     def load(self, state: State) -> None:
-        """Go on from a state of a federation with the same settings, to the same bits."""
+        """Restore a state that ``state`` returned, of a federation with the same settings."""
         self.rounds_done = state["rounds_done"]
         self.server = state["server"]
         self.engine.load(state["engine"])
         self.cost = Cost(**state["cost"])
 
     def close(self) -> None:
-        """End the processes that were started; a further round would start them again."""
+        """End the processes that were started; the next round starts them again."""
         self.engine.close()
 
     def draw_participants(self) -> list[int]:
-        """The clients of the next round, in increasing order."""
+        """Return the participants of the next round, in increasing order."""
         able = self.engine.available()
         if self.participants is None or self._needs_everyone:
             return list(able)
@@ -153,7 +153,11 @@ class Federation:
         return sorted(able[position] for position in chosen.tolist())
 
     def step(self, participants: list[int] | None = None) -> None:
-        """Run one round, on the given clients or on drawn ones."""
+        """Run one round, with the given participants or with random ones.
+
+        Raises:
+            FedcanonError: A participant does not exist, or the round needs all clients.
+        """
         started = time.perf_counter()
         if participants is not None:
             participants = self._checked(participants)
@@ -186,7 +190,7 @@ class Federation:
         return sent, self.engine.collect(t, participants, sent, complete=complete)
 
     def _checked(self, participants: list[int]) -> list[int]:
-        """The participants in the order of every sum."""
+        """Check the participants and return them in increasing order."""
         clients = self.engine.available()
         if unknown := set(participants) - set(clients):
             raise FedcanonError(

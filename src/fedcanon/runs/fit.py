@@ -1,4 +1,4 @@
-"""The training loop: rounds, measures, and when to stop."""
+"""The training loop: it runs rounds, takes measures and decides when to stop."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from fedcanon.runs.measures import Record, is_small, measure, stationarity_step
 from fedcanon.runs.observers import Observer
 from fedcanon.runs.result import Result
 from fedcanon.threads import one_thread
+
+ALL_ROUNDS = "all rounds done"
+"""Why a run ended that met no tolerance and was not stopped."""
 
 
 @one_thread()
@@ -31,12 +34,22 @@ def fit(
     """Run a federation for ``rounds`` rounds, or until a tolerance is met, on one thread.
 
     Measures are taken before the first round, after every ``evaluate_every`` rounds and at the end.
-    They include ‖G^a‖ if ``gradient`` is set, or unset and the problem is small, or if there is a
-    tolerance on it, with a = ``gradient_step``. The run also stops once ‖G^a‖ is at most
-    ``gradient_tolerance``, or once φ changes by at most ``objective_tolerance`` (relatively) from
-    one measurement to the next; a tolerance of 0 never stops it. An observer may stop it too.
 
-    ``records`` are the measures of rounds done before, where a run goes on.
+    Args:
+        federation: The federation, whose processes are ended at the end.
+        rounds: The number of rounds, including those done before.
+        evaluate_every: Rounds between two measurements.
+        gradient: Whether to measure ‖G^a‖, see ``Record``; None does so if the problem is small.
+        gradient_step: The step a; None chooses it from the penalty.
+        gradient_tolerance: Stop when ‖G^a‖ is at most this; 0 never stops.
+        objective_tolerance: Stop when φ = f + h has changed by at most this, relatively, between
+            two measurements; 0 never stops.
+        records: The records of earlier rounds, if a run is resumed.
+        observers: Are informed of what happens, and may stop the run.
+
+    Raises:
+        DivergenceError: The loss is not finite any more.
+        FedcanonError: A setting has a mistake.
 
     Examples:
         >>> import torch
@@ -65,15 +78,10 @@ def fit(
     history = list(records)
 
     def take_record() -> None:
-        t = federation.rounds_done
+        t, cost = federation.rounds_done, federation.cost
         numbers = {k: v for observer in observers for k, v in observer.numbers().items()}
         record = measure(
-            federation.engine,
-            federation.server,
-            t=t,
-            cost=federation.cost,
-            step=step,
-            numbers=numbers,
+            federation.engine, federation.server, t=t, cost=cost, step=step, numbers=numbers
         )
         if not math.isfinite(record.loss):
             raise DivergenceError(
@@ -92,7 +100,7 @@ def fit(
         if gradient_tolerance and reached is not None and reached <= gradient_tolerance:
             return f"‖G‖ ≤ {gradient_tolerance:g}"
         change = abs(last.objective - before.objective)
-        known = math.isfinite(before.objective)  # a start outside a constraint has φ = ∞
+        known = math.isfinite(before.objective)  # φ = ∞ at a start that violates a constraint
         if objective_tolerance and known and change <= objective_tolerance * abs(before.objective):
             return f"relative change of φ ≤ {objective_tolerance:g}"
         return None
@@ -110,7 +118,7 @@ def fit(
                 stopped = reason_to_stop()
             reasons = [observer.round(federation.rounds_done) for observer in observers]
             stopped = stopped or next(filter(None, reasons), None)
-        stopped = stopped or "all rounds done"
+        stopped = stopped or ALL_ROUNDS
         for observer in observers:
             observer.end(stopped)
     finally:

@@ -1,12 +1,12 @@
-"""The folder of a run: what was done, how it went, and the model."""
+"""The folder of a run, with its settings, measures, checkpoints and model."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from datetime import datetime
 from itertools import chain, count
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated
 
 import tomli_w
-from filelock import FileLock, Timeout
+from filelock import Timeout
 from pydantic import AfterValidator, BaseModel, ConfigDict, TypeAdapter
 
 from fedcanon.checkpoint import Checkpoints
@@ -22,6 +22,8 @@ from fedcanon.errors import FedcanonError
 from fedcanon.files import (
     Count,
     explained,
+    lock_of,
+    locked,
     make_durable,
     read_json,
     read_json_lines,
@@ -34,7 +36,7 @@ from fedcanon.runs.measures import Record, frame
 
 
 def runs_folder() -> Path:
-    """Where runs are kept: ``runs`` in the current folder, or FEDCANON_RUNS."""
+    """Return the folder of all runs: FEDCANON_RUNS, or ``runs`` in the current folder."""
     return Path(os.environ.get("FEDCANON_RUNS", "runs"))
 
 
@@ -67,17 +69,17 @@ _RECORD = TypeAdapter(Record)
 
 
 class RunFolder:
-    """One run on disk.
+    """The folder of one run.
 
-    config.toml          every setting, with "auto" filled in
+    config.toml          all settings, with numbers in place of "auto"
     environment.json     versions, commit, hardware, command
-    data.json            the dataset's name and shape, and every client's labels
-    history.jsonl        the measures, a line each, while the run goes on
-    history.parquet      the same as a table, at its end
-    checkpoints/         the last states from which the run can go on
-    model.safetensors    the model, by parameter names, at its end
-    result.json          why it ended, and the last measures
-    log.txt              what happened when
+    data.json            the dataset's name and shape, and the label counts of every client
+    history.jsonl        the measures, one line each, written during the run
+    history.parquet      the same as a table, written at the end
+    checkpoints/         the last states from which the run can be resumed
+    model.safetensors    the model by parameter names, written at the end
+    result.json          why the run ended, and the last measures
+    log.txt              events with their time
     """
 
     def __init__(self, path: Path) -> None:
@@ -85,9 +87,15 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path, config: Config, automatic: Sequence[str] = ()) -> RunFolder:
-        """A new folder for a run of this configuration; one that exists is refused.
+        """Make a new folder for a run of this configuration.
 
-        ``automatic`` names the settings that were "auto" before they were filled in.
+        Args:
+            path: The folder.
+            config: The configuration, with numbers in place of "auto".
+            automatic: The names of settings that were "auto".
+
+        Raises:
+            FedcanonError: The folder exists or cannot be made.
         """
         if path.exists():
             raise FedcanonError(
@@ -99,16 +107,22 @@ class RunFolder:
         run = cls(path)
         facts = asdict(Environment.here(list(automatic)))
         run._write("environment.json", json.dumps(facts, indent=2))
-        run.keep_config(config)  # last, because a folder with a configuration is a run
+        run.write_config(config)  # last: a folder is recognised as a run by this file
         return run
 
-    def keep_config(self, config: Config) -> None:
-        """Write the settings."""
+    def write_config(self, config: Config) -> None:
+        """Write the settings to config.toml."""
         self._write("config.toml", tomli_w.dumps(config.model_dump(exclude_none=True)))
 
     @classmethod
     def find(cls, name: str | Path) -> RunFolder:
-        """The run at a path, or of that name (or its unique beginning) in the runs folder."""
+        """Find a run by its path, or by its name in the runs folder.
+
+        The beginning of the name is enough if no other run begins like this.
+
+        Raises:
+            FedcanonError: There is no such run, or more than one.
+        """
         path = Path(name)
         if (path / "config.toml").is_file():
             return cls(path)
@@ -126,7 +140,7 @@ class RunFolder:
 
     @property
     def name(self) -> str:
-        """The folder's name."""
+        """The name of the folder."""
         return self.path.name
 
     @property
@@ -153,26 +167,26 @@ class RunFolder:
         """A summary of the data behind the run."""
         return read_json(self.path / "data.json", _DATA)
 
-    def keep_data(self, data: DataSummary) -> None:
-        """Write the summary of the data."""
+    def write_data(self, data: DataSummary) -> None:
+        """Write the summary of the dataset to data.json."""
         self._write("data.json", json.dumps(asdict(data)))
 
     @property
     def status(self) -> str:
-        """finished, running or interrupted."""
+        """The status of the run: "finished", "running" or "interrupted"."""
         if self.result is not None:
             return "finished"
         try:
-            with self._lock().acquire(blocking=False):
+            with lock_of(self.path).acquire(blocking=False):
                 return "interrupted"
         except Timeout:
             return "running"
-        except OSError:  # a folder that only may be read has no process at work in it
+        except OSError:  # in a read-only folder, no process can be running
             return "interrupted"
 
     @property
     def checkpoints(self) -> Checkpoints:
-        """The states from which the run can go on."""
+        """The states from which the run can be resumed."""
         return Checkpoints(self.path / "checkpoints", self.config.checkpoint.keep)
 
     def records(self) -> list[Record]:
@@ -180,12 +194,12 @@ class RunFolder:
         return read_json_lines(self.path / "history.jsonl", _RECORD)
 
     def reopen(self, records: Sequence[Record]) -> None:
-        """Let the run go on after these measures; later ones are taken again."""
+        """Prepare to resume the run after these measures; later ones are deleted."""
         self._write("history.jsonl", "".join(f"{_line(record)}\n" for record in records))
         (self.path / "result.json").unlink(missing_ok=True)
 
     def sync_history(self) -> None:
-        """Make the measures so far durable."""
+        """Wait until the measures so far are written to disk."""
         make_durable(self.path / "history.jsonl")
 
     def append(self, record: Record) -> None:
@@ -205,35 +219,28 @@ class RunFolder:
         last = records[-1].flat()
         self._write("result.json", json.dumps({"stopped": stopped, **last}, indent=2))
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Keep every other process from working on this run."""
-        try:
-            with self._lock().acquire(blocking=False):
-                yield
-        except Timeout:
-            raise FedcanonError(
-                f"the run {self.name} is going on in another process: wait for its end, or stop it."
-            ) from None
+    def locked(self) -> AbstractContextManager[None]:
+        """Prevent other processes from working on this run at the same time.
 
-    def _lock(self) -> FileLock:
-        if not self.path.is_dir():  # a lock would make the folder
-            raise FedcanonError(f"the folder {self.path} is gone: put it back, or begin a new run.")
-        return FileLock(self.path / ".lock")
+        Raises:
+            FedcanonError: Another process works on it already.
+        """
+        going_on = f"the run {self.name} is going on in another process"
+        return locked(self.path, f"{going_on}: wait for its end, or stop it.")
 
     def _write(self, name: str, text: str) -> None:
         write_whole(self.path / name, text)
 
 
 def list_runs() -> list[RunFolder]:
-    """All runs in the runs folder, oldest first."""
+    """Return all runs in the runs folder, sorted by name, which begins with the date."""
     folder = runs_folder()
     found = [path.parent for path in folder.glob("*/config.toml")] if folder.is_dir() else []
     return [RunFolder(path) for path in sorted(found)]
 
 
 def new_path(config: Config) -> Path:
-    """A folder for a new run whose name sorts by time and says what it is."""
+    """Return an unused path for a new run, named after the time and its main settings."""
     now = datetime.now().strftime("%Y%m%d-%H%M%S")
     penalty = config.penalty.get("name", "layers")
     words = (config.data.name, config.model.name, config.algorithm["name"], penalty)

@@ -1,4 +1,4 @@
-"""What is measured along a run."""
+"""The measures that are taken during a run."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SMALL = 200_000_000
-"""Samples times parameters up to which the full gradient is measured without being asked for."""
+"""By default, the full gradient is measured up to this value of samples × parameters."""
 
 SHOWN_CLIENTS = 200
-"""Clients up to which the loss of each is recorded."""
+"""The loss of each client is recorded if there are at most so many clients."""
 
 
 @dataclass
 class Cost:
-    """Everything a run has spent so far."""
+    """The cost of a run so far: prox evaluations, floats and bytes sent, seconds of training."""
 
     client_prox: Count = 0
     server_prox: Count = 0
@@ -39,7 +39,7 @@ class Cost:
     seconds: float = 0.0
 
     def add(self, collected: Collected) -> None:
-        """Add one round of the clients."""
+        """Add the cost of the clients' part of a round."""
         self.client_prox += collected.prox_calls
         for name, count in asdict(collected.traffic).items():
             setattr(self, name, getattr(self, name) + count)
@@ -47,14 +47,21 @@ class Cost:
 
 @dataclass(frozen=True)
 class Record:
-    """Measures of the model after ``round`` rounds; costs are totals since the start.
+    """The measures of the model z after a number of rounds.
 
-    ``loss`` is f(z), ``objective`` φ(z) = f(z) + h(z), ``gradient_norm`` ‖G^a(z)‖ with
-    G^a(z) = (z − prox_{ah}(z − a∇f(z)))/a (None where it was not asked for), ``zeros`` the number
-    of exact zeros among the penalised weights and ``sparsity`` their fraction; ``test`` holds the
-    measures on test data, ``diagnostics`` the numbers of the method and of observers,
-    ``client_losses`` the f_i(z) of up to 200 clients. ``seconds`` of training exclude
-    ``evaluation_seconds``, this one's.
+    Args:
+        round: The number of rounds.
+        loss: f(z).
+        objective: φ(z) = f(z) + h(z).
+        gradient_norm: ‖G^a(z)‖ with G^a(z) = (z − prox_{ah}(z − a∇f(z)))/a, which is 0 at
+            stationary points; None if it was not measured.
+        zeros: How many of the penalised weights are exactly zero.
+        sparsity: Their fraction.
+        test: Measures on test data.
+        diagnostics: Additional numbers of the method and of observers.
+        client_losses: The f_i(z), if there are at most 200 clients.
+        cost: Total cost since the start; its seconds do not include evaluations.
+        evaluation_seconds: How long this evaluation took.
     """
 
     round: Count
@@ -70,7 +77,7 @@ class Record:
     evaluation_seconds: float
 
     def flat(self) -> dict[str, Any]:
-        """One row of a table; of the clients' losses only the largest."""
+        """Return the record as one row of a table, with only the largest of the clients' losses."""
         row = asdict(self)
         losses = row.pop("client_losses")
         worst = {"worst_client_loss": max(losses)} if losses else {}
@@ -79,23 +86,29 @@ class Record:
 
 
 def frame(records: Sequence[Record]) -> pd.DataFrame:
-    """Records as a table, a row each."""
-    import pandas as pd  # takes half a second, which most commands do not need
+    """Return records as a table with one row each."""
+    import pandas as pd  # here, because the import takes half a second
 
     return pd.DataFrame([record.flat() for record in records])
 
 
 def is_small(problem: Problem) -> bool:
-    """Whether the full gradient is cheap enough to be measured without being asked for."""
+    """Tell whether the full gradient is cheap enough to be measured by default."""
     samples = sum(client.samples for client in problem.clients)
     return samples * len(problem.start) <= SMALL
 
 
 def stationarity(penalty: Penalty, z: Tensor, gradient: Tensor, step: float) -> float:
-    """‖G^a(z)‖, which is 0 at stationary points: G^a(z) = (z − prox_{ah}(z − a∇f(z)))/a.
+    """Return ‖G^a(z)‖ with G^a(z) = (z − prox_{ah}(z − a∇f(z)))/a, which is 0 at stationary points.
 
-    ``step`` is a, ``gradient`` ∇f(z). What z's own rounding hides is not taken for 0: the result is
-    at least ε‖z‖/a, or a run that diverges would end with ‖G‖ = 0.
+    The result is at least ε‖z‖/a, the rounding error of z: otherwise a run that diverges could
+    seem to be stationary.
+
+    Args:
+        penalty: The regulariser h.
+        z: The model.
+        gradient: ∇f(z).
+        step: The step a.
     """
     move = z - penalty.prox_(z - step * gradient, step)
     # In double precision, because float32 norms of long vectors lose four digits.
@@ -104,7 +117,7 @@ def stationarity(penalty: Penalty, z: Tensor, gradient: Tensor, step: float) -> 
 
 
 def stationarity_step(penalty: Penalty) -> float:
-    """The a of ‖G^a‖ where none is set: 1, or half the prox domain 1/ρ if that is smaller."""
+    """Return the default step a of ‖G^a‖: min(1, 1/(2ρ))."""
     return min(1.0, 0.5 / penalty.rho) if penalty.rho else 1.0
 
 
@@ -117,9 +130,15 @@ def measure(
     step: float | None,
     numbers: Mapping[str, float] | None = None,
 ) -> Record:
-    """Measure the server's model after ``t`` rounds.
+    """Measure the current model.
 
-    ``step`` is the a of ‖G^a‖, None for none; ``numbers`` are added to the diagnostics.
+    Args:
+        engine: The engine, which evaluates the model on clients and test data.
+        server: The server's state.
+        t: The number of rounds done.
+        cost: The cost so far.
+        step: The step a of ‖G^a‖; None does not measure it.
+        numbers: Additional diagnostics.
     """
     started = time.perf_counter()
     algorithm, penalty = engine.rules.algorithm, engine.rules.penalty

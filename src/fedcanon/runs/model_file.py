@@ -1,4 +1,4 @@
-"""A trained model in a file that any reader of safetensors understands."""
+"""Saves and loads trained models as safetensors files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Algorithms, penalties, models and datasets from their tables in a configuration."""
+"""Makes algorithms, penalties, models, datasets, … from the tables of a configuration."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 def make_algorithm(table: Table) -> Algorithm:
-    """The algorithm of an ``[algorithm]`` table without "auto" entries."""
+    """Make the algorithm of an ``[algorithm]`` table, in which nothing is "auto"."""
     fields = {
         key: _schedule(key, value) if isinstance(value, dict) and key != "name" else value
         for key, value in table.items()
@@ -35,7 +35,7 @@ def make_algorithm(table: Table) -> Algorithm:
 
 
 def make_compressor(table: Table) -> Compressor:
-    """The compressor of a ``[compression]`` table."""
+    """Make the compressor of a ``[compression]`` table."""
     if table.get("name") == "chain":
         return Chain(tuple(map(make_compressor, _tables("compression.steps", table.get("steps")))))
     return _make("compression", COMPRESSORS, table, Compressor, noun="compressor")
@@ -50,10 +50,10 @@ def _schedule(key: str, table: Table) -> Schedule:
 
 
 def make_penalty(table: Table, layout: Layout) -> Penalty:
-    """The penalty of a ``[penalty]`` table, placed on the parameters of a model.
+    """Make the penalty of a ``[penalty]`` table for a model with this layout.
 
-    By default it acts on weights only (see ``on_weights``); ``on = "all"`` includes biases and
-    normalisation parameters. ``layers`` gives penalties per layer instead, by name pattern.
+    By default it applies to weights only (see ``on_weights``); with ``on = "all"`` also to biases
+    and normalisation parameters. ``layers`` is a list of penalties for layers by name pattern.
     """
     if "layers" in table:
         if len(table) > 1:
@@ -75,7 +75,7 @@ def _layer_rule(rule: Table) -> tuple[str, Penalty]:
 
 
 def _penalty(table: Table) -> Penalty:
-    """One of ours, or name = "sum" with a list of terms."""
+    """Make a penalty by name, or the sum of a list of terms for the name "sum"."""
     if table.get("name") != "sum":
         registry: Mapping[str, Callable[..., Penalty]] = {**PENALTIES, "sum": Sum}
         return _make("penalty", registry, table, Penalty)
@@ -92,24 +92,30 @@ def _tables(key: str, value: Any) -> list[Table]:
 
 
 def make_model(table: Table) -> Model:
-    """The model of a ``[model]`` table: one of ours, or your own as package.module:factory."""
+    """Make the model of a ``[model]`` table: by name, or by package.module:factory."""
     if is_import_path(table["name"]):
         return Imported(table["name"], {k: v for k, v in table.items() if k != "name"})
     return _make("model", MODELS, table, Model)
 
 
 def make_dataset(table: Table) -> Dataset:
-    """The dataset that the ``[data]`` keys name, with the options that its loader takes."""
+    """Load the dataset of a ``[data]`` table, with its options."""
     return _make("data", DATASETS, table, Dataset, noun="dataset")
 
 
 def make_loss(table: Table) -> Loss:
-    """The loss of a ``[loss]`` table, for networks."""
+    """Make the loss of a ``[loss]`` table, for networks."""
     return _make("loss", LOSSES, table, object)
 
 
 def find(name: str, registry: Mapping[str, T], noun: str) -> T:
-    """The entry of a registry under this name, or a part of the user's own, package.module:Name."""
+    """Return the entry of a registry with this name, or import package.module:Name.
+
+    ``noun`` says what is looked for, in error messages.
+
+    Raises:
+        FedcanonError: There is no such entry, or it cannot be imported.
+    """
     if name not in registry and not is_import_path(name):
         raise FedcanonError(unknown_name(noun, name, registry))
     found: T = registry[name] if name in registry else import_object(name, noun)
@@ -123,14 +129,22 @@ def _make(
     expected: type,
     noun: str | None = None,
 ) -> T:
-    """Something of the ``expected`` type, made from a table's name and its other keys."""
+    """Make an object from a table: call the entry that it names with its other keys.
+
+    Args:
+        kind: The name of the table in the configuration.
+        registry: The entries by name.
+        table: The table.
+        expected: The type that the result must have.
+        noun: What is made, in error messages; None is ``kind``.
+    """
     noun = noun or kind
     if "name" not in table:
         raise FedcanonError(f"{kind} needs the name of a {noun}: one of {', '.join(registry)}.")
     name = str(table["name"])
     entry = find(name, registry, noun)
     parameters = inspect.signature(entry).parameters
-    # The fields of a dataclass are annotated in its body, other parameters where they stand.
+    # A dataclass has its annotations on the class, any other class on its __init__.
     hints = get_type_hints(entry.__init__ if _is_plain_class(entry) else entry)
     values: dict[str, Any] = {}
     for key, value in table.items():
@@ -165,5 +179,5 @@ def _is_plain_class(entry: object) -> bool:
 
 
 def _tupled(value: Any) -> Any:
-    """TOML's lists as the tuples that frozen dataclasses hold."""
+    """Convert TOML's lists to tuples, which frozen dataclasses need."""
     return tuple(map(_tupled, value)) if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""What may watch a run: progress bars, records on disk, checkpoints, trackers."""
+"""The contract of observers of a run, such as progress bars, checkpoints and trackers."""
 
 from __future__ import annotations
 
@@ -12,25 +12,28 @@ if TYPE_CHECKING:
 
 
 class Observer:
-    """Is told what happens in a run, in this order; every method may be left out.
+    """Follows a run: its methods are called during training, and by default do nothing.
 
-    In a round the measures come first: when ``round`` is called, they have been recorded. An
-    observer may add numbers to a record and end the run.
+    An observer may add numbers to records and may stop the run.
     """
 
     def begin(self, federation: Federation, rounds: int) -> None:
-        """The run begins, or goes on, up to so many rounds."""
+        """Called before the first round, also of a resumed run; it will end after ``rounds``."""
 
     def numbers(self) -> Mapping[str, float]:
-        """Numbers of its own, by name, for the record that is being taken."""
+        """Return additional numbers by name for the record that is being taken."""
         return {}
 
     def record(self, record: Record) -> None:
-        """Measures have been taken."""
+        """Called when measures have been taken."""
 
     def round(self, t: int) -> str | None:
-        """``t`` rounds are done; the reason why the run should end here, or None to go on."""
+        """Called after ``t`` rounds, and after ``record`` if measures were taken.
+
+        Returns:
+            The reason to stop the run here, or None to continue.
+        """
         return None
 
     def end(self, stopped: str) -> None:
-        """The run is over, and why; not called where it was interrupted or failed."""
+        """Called at the end with the reason; not called if the run is interrupted or fails."""

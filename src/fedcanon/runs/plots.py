@@ -1,4 +1,4 @@
-"""Pictures of runs."""
+"""Plots of the measures of runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COLOURS = ("#3b5bdb", "#e8590c", "#2b8a3e", "#c2255c", "#0c8599", "#f08c00", "#5
 
 
 class Against(StrEnum):
-    """What curves are drawn against."""
+    """The quantity on the horizontal axis."""
 
     rounds = "rounds"
     bytes = "bytes"
@@ -37,7 +37,13 @@ class Against(StrEnum):
 def plot_histories(
     histories: Mapping[str, Sequence[Record]], title: str, against: Against = Against.rounds
 ) -> Figure:
-    """Objective, accuracy, sparsity and stationarity of labelled runs, as far as measured."""
+    """Plot objective, accuracy, sparsity and stationarity of several runs.
+
+    Args:
+        histories: The records of each run, by its label in the legend.
+        title: The title of the figure.
+        against: The quantity on the horizontal axis.
+    """
     tables = {label: [r.flat() for r in history] for label, history in histories.items()}
     shown = [n for n in PANELS if any(rows[-1].get(n) is not None for rows in tables.values())]
     legend_rows = -(-len(tables) // 4) if len(tables) > 1 else 0
@@ -70,7 +76,7 @@ def _position(row: dict[str, Any], against: Against) -> float:
 
 
 def _styles() -> Iterator[dict[str, Any]]:
-    """Colours that the colour-blind can tell apart, and then the same with dashes."""
+    """Yield line styles: colours that colour-blind people can distinguish, then with dashes."""
     for dashes in ("-", "--", ":", "-."):
         for colour in COLOURS:
             yield {"color": colour, "linestyle": dashes}
@@ -80,7 +86,7 @@ def check_writable(path: str | Path) -> None:
     """Refuse a picture that could not be written, before the work that it would show.
 
     Raises:
-        FedcanonError: the name does not end in a format of pictures, or there is no such folder.
+        FedcanonError: The name does not end in a format of pictures, or there is no such folder.
     """
     path = Path(path)
     endings = sorted(FigureCanvasBase.get_supported_filetypes())
@@ -96,7 +102,7 @@ def save(figure: Figure, path: str | Path) -> None:
     """Write a figure in the format that the file's ending names.
 
     Raises:
-        FedcanonError: the picture cannot be written there.
+        FedcanonError: The picture cannot be written there.
     """
     check_writable(path)
     with explained(f"cannot write the picture {path}"):

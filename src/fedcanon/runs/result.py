@@ -1,4 +1,4 @@
-"""What comes out of training."""
+"""The result of training."""
 
 from __future__ import annotations
 
@@ -19,10 +19,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Result:
-    """A trained model, and the measures along the way.
+    """A trained model, and the measures during training.
 
-    ``vector`` is the model as one flat vector, ``buffers`` its normalisation statistics; ``model``
-    is the module with both. ``stopped`` says why training ended, ``folder`` where the run is kept.
+    Args:
+        vector: The model as one flat vector.
+        buffers: Its normalisation statistics.
+        records: The measures.
+        stopped: Why training ended.
+        make_model: Makes the PyTorch module of the model.
+        title: The title of plots.
+        folder: The folder of the run, if it has one.
     """
 
     vector: Tensor
@@ -35,7 +41,7 @@ class Result:
 
     @cached_property
     def model(self) -> nn.Module:
-        """The trained network, in evaluation mode."""
+        """The trained model as a PyTorch module, in evaluation mode."""
         return self.make_model()
 
     @property
@@ -45,11 +51,11 @@ class Result:
 
     @property
     def history(self) -> pd.DataFrame:
-        """The measures as a table, a row each."""
+        """The measures as a table with one row each."""
         return frame(self.records)
 
     def plot(self) -> Figure:
-        """Objective, accuracy, sparsity and stationarity against rounds."""
+        """Plot objective, accuracy, sparsity and stationarity against rounds."""
         from fedcanon.runs.plots import plot_histories
 
         return plot_histories({"": self.records}, self.title)

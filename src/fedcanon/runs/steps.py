@@ -1,4 +1,4 @@
-"""Step sizes that are "auto": the one place where they become numbers."""
+"""Replaces step sizes that are "auto" by numbers."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ AUTO = "auto"
 
 
 def estimated_smoothness(config: Config, problem: Problem) -> float:
-    """L, the largest curvature of any client's loss at the starting point."""
+    """Return an estimate of L: the largest curvature of a client's loss at the starting point."""
     return smoothness(problem, generator(config.seed, Purpose.SMOOTHNESS))
 
 
 def with_steps(config: Config, problem: Problem, L: float | None = None) -> Config:
-    """The configuration with numbers in place of "auto", by the algorithm's own rule.
+    """Return the configuration with the numbers of the algorithm's theory in place of "auto".
 
-    The smoothness ``L`` is estimated where it is not given.
+    The smoothness ``L`` is estimated if it is not given.
     """
     if AUTO not in config.algorithm.values():
         return config
@@ -31,7 +31,7 @@ def with_steps(config: Config, problem: Problem, L: float | None = None) -> Conf
 
 
 def fill_in(table: Table, L: float, rho: float) -> Table:
-    """The algorithm's table with numbers in place of "auto"; β last, by its own rule."""
+    """Return an ``[algorithm]`` table with numbers in place of "auto"; β last, from the others."""
     for keys in (table.keys() - {"beta"}, {"beta"}):
         automatic = draft_algorithm(table).theory(L, rho).automatic
         table = {
@@ -42,7 +42,11 @@ def fill_in(table: Table, L: float, rho: float) -> Table:
 
 
 def draft_algorithm(table: Table) -> Algorithm:
-    """The algorithm with a step of 1 in place of "auto"."""
+    """Make the algorithm of a table, with a step of 1 in place of "auto".
+
+    Raises:
+        FedcanonError: The table has a mistake, or a setting that cannot be "auto".
+    """
     open_steps = [key for key, value in table.items() if value == AUTO and key != "name"]
     others = {key: value for key, value in table.items() if key not in open_steps}
     algorithm = make_algorithm(others)

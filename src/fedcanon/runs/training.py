@@ -1,4 +1,4 @@
-"""From a configuration to a run that is kept: train, resume, load."""
+"""Training by a configuration: train, resume and load runs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def train(
     observers: Sequence[Observer] = (),
     **settings: Any,
 ) -> Result:
-    """Train as a configuration says: the default run, a TOML file, a ``Config`` or a dictionary.
+    """Train a model.
 
     ``settings`` change it: ``rounds=50``, ``algorithm={"beta": 0.05}``, ``penalty="l1"``. With a
     ``dataset`` the configuration's own is not loaded. With a ``folder`` the run is kept there and
@@ -62,11 +62,11 @@ def train(
 def train_in(
     path: Path, config: Config, federation: Federation, observers: Sequence[Observer] = ()
 ) -> Result:
-    """Train a federation that was built from ``config`` and keep the run in a new folder."""
+    """Train a federation that was built from ``config`` and store the run in a new folder."""
     automatic = [f"algorithm.{k}" for k, v in config.algorithm.items() if v == AUTO]
     run = RunFolder.create(path, resolved(config, federation), automatic)
     with run.locked():
-        return _go_on(run, config, federation, (), observers)
+        return _train_and_save(run, config, federation, (), observers)
 
 
 def resume(
@@ -78,10 +78,18 @@ def resume(
     engine: str | None = None,
     workers: int | None = None,
 ) -> Result:
-    """Go on with a run from its last checkpoint, to the same bits as if it had not been stopped.
+    """Resume a run from its last checkpoint; the result has the bits of an uninterrupted run.
 
-    ``rounds`` continues a run beyond its end. Another ``engine`` or number of ``workers`` changes
-    no bit.
+    Args:
+        name: The folder of the run, or its name in the runs folder.
+        rounds: A new number of rounds, to continue a run beyond its end.
+        dataset: The dataset, if the run was started with one.
+        observers: Objects that follow the run.
+        engine: Another engine, which does not change the result.
+        workers: Another number of workers, which does not change the result.
+
+    Raises:
+        FedcanonError: The run does not exist, is finished or runs in another process.
     """
 
     def make(config: Config) -> Federation:
@@ -98,25 +106,33 @@ def resume_with(
     *,
     rounds: int | None = None,
     observers: Sequence[Observer] = (),
-    may_begin_again: bool = True,
+    may_restart: bool = True,
 ) -> Result:
-    """Go on with a run, with a federation that ``make`` makes of its configuration.
+    """Resume a run with the federation that ``make`` builds from its configuration.
 
-    A run of which no checkpoint is whole begins again, if it may.
+    Args:
+        run: The run.
+        make: Builds the federation.
+        rounds: A new number of rounds; None keeps the old one.
+        observers: Objects that follow the run.
+        may_restart: Whether the run may start from round 0 if all its checkpoints are damaged.
+
+    Raises:
+        FedcanonError: The run is finished, or no checkpoint can be used.
     """
     with run.locked():
         config = run.config
         if rounds is not None:
             config = changed(config, {"rounds": rounds})
-            run.keep_config(config)
+            run.write_config(config)
         federation = make(config)
         found = run.checkpoints.load(federation.problem.start.device)
         if found is not None:
             federation.load(found)
-        elif not (may_begin_again or run.checkpoints.is_empty):
+        elif not (may_restart or run.checkpoints.is_empty):
             raise FedcanonError(
-                f"no checkpoint in {run.path / 'checkpoints'} is whole any more: put back a copy "
-                "of that folder, or begin a new run."
+                f"all checkpoints in {run.path / 'checkpoints'} are damaged: restore a copy of "
+                "that folder, or begin a new run."
             )
         done = federation.rounds_done
         if run.result is not None and done >= config.rounds:
@@ -126,11 +142,15 @@ def resume_with(
         records = [record for record in run.records() if record.round <= done] if found else []
         run.reopen(records)
         run.log(f"resumed after round {done}")
-        return _go_on(run, config, federation, records, observers)
+        return _train_and_save(run, config, federation, records, observers)
 
 
 def load(name: str | Path) -> Result:
-    """A finished run: its model and its measures."""
+    """Load the model and the measures of a finished run.
+
+    Raises:
+        FedcanonError: The run does not exist or is not finished.
+    """
     run = RunFolder.find(name)
     result, data = run.result, run.data
     if result is None or data is None:
@@ -149,7 +169,7 @@ def fit_as(
     records: Sequence[Record] = (),
     observers: Sequence[Observer] = (),
 ) -> Result:
-    """Fit as a configuration says."""
+    """Train a federation with the rounds, measures and tolerances of a configuration."""
     return fit(
         federation,
         config.rounds,
@@ -163,20 +183,21 @@ def fit_as(
     )
 
 
-def _go_on(
+def _train_and_save(
     run: RunFolder,
     config: Config,
     federation: Federation,
     records: Sequence[Record],
     observers: Sequence[Observer],
 ) -> Result:
+    """Train, write history, log and checkpoints during the run, and save the model at its end."""
     federation.engine.use_folder(run.path)
     if federation.problem.data is not None:
-        run.keep_data(federation.problem.data)
+        run.write_data(federation.problem.data)
     try:
-        with _polite_interrupt() as asked_to_stop:
-            keeper = _Keeper(run, config, asked_to_stop)
-            result = fit_as(config, federation, records, [keeper, *observers])
+        with _stop_on_signals() as asked_to_stop:
+            recorder = _Recorder(run, config, asked_to_stop)
+            result = fit_as(config, federation, records, [recorder, *observers])
     except FedcanonError as error:
         run.log(str(error))
         raise
@@ -187,19 +208,19 @@ def _go_on(
         raise FedcanonError(message) from error
     save_model(result.model, run.path / MODEL)
     run.finish(result.stopped, result.records)
-    if asked_to_stop.is_set():  # in the last round: another run must not begin
+    if asked_to_stop.is_set():  # in the last round: the caller must not begin another run
         raise RunStoppedError(f"stopped after the last round: {run.name} is finished.")
     return replace(result, title=run.name, folder=run.path)
 
 
-def how_to_go_on(run: RunFolder, config: Config) -> str:
-    """The command that goes on with a run."""
+def resume_command(run: RunFolder, config: Config) -> str:
+    """Return the command that resumes a run."""
     return "flwr run" if config.engine.name == DEPLOYED else f"fedcanon resume {run.path}"
 
 
 def _explained(run: RunFolder, config: Config, error: Exception) -> str | None:
-    """A sentence where there is no space or no memory left."""
-    go_on = f"The last checkpoint is kept: go on with '{how_to_go_on(run, config)}'."
+    """Return the message for an error about a full disk or too little memory, or else None."""
+    go_on = f"The last checkpoint is kept: go on with '{resume_command(run, config)}'."
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return f"the disk of {run.path} is full: free some space. {go_on}"
     if is_out_of_memory(error):
@@ -207,12 +228,12 @@ def _explained(run: RunFolder, config: Config, error: Exception) -> str | None:
     return None
 
 
-class _Keeper(Observer):
+class _Recorder(Observer):
     """Writes the history, the checkpoints and the log of a run."""
 
     def __init__(self, run: RunFolder, config: Config, asked_to_stop: threading.Event) -> None:
         self._run, self._every = run, config.checkpoint
-        self._go_on = how_to_go_on(run, config)
+        self._resume_command = resume_command(run, config)
         self._checkpoints, self._asked_to_stop = run.checkpoints, asked_to_stop
 
     def begin(self, federation: Federation, rounds: int) -> None:
@@ -229,7 +250,7 @@ class _Keeper(Observer):
         if stop or due or time.monotonic() - self._saved >= self._every.seconds:
             self._save(t)
         if stop and t < self._rounds:
-            raise RunStoppedError(f"stopped after round {t}: go on with '{self._go_on}'.")
+            raise RunStoppedError(f"stopped after round {t}: go on with '{self._resume_command}'.")
 
     def end(self, stopped: str) -> None:
         self._save(self._federation.rounds_done)
@@ -242,11 +263,11 @@ class _Keeper(Observer):
 
 
 @contextmanager
-def _polite_interrupt() -> Iterator[threading.Event]:
-    """Let Ctrl-C and SIGTERM end a run after its round; a second one ends it at once."""
+def _stop_on_signals() -> Iterator[threading.Event]:
+    """Provide an event that Ctrl-C and SIGTERM set; a second signal raises KeyboardInterrupt."""
     asked = threading.Event()
     if threading.current_thread() is not threading.main_thread():
-        yield asked  # signals belong to the main thread
+        yield asked  # only the main thread can handle signals
         return
 
     def ask(number: int, frame: object) -> None:

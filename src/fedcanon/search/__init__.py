@@ -1,1 +1,1 @@
-"""Many runs for one question: sweeps over settings, and paths over the penalty's κ."""
+"""Many runs that belong together: sweeps over settings, and paths over the penalty's κ."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -18,16 +19,23 @@ from fedcanon.runs.config import Config, parse_value
 from fedcanon.runs.measures import stationarity_step
 
 COUNT, SPAN = 20, 1e-3
-"""An automatic path has so many values, from the largest that matters down to this part of it."""
+"""How many values an automatic path has, and the last of them as a part of the first."""
 
 _LARGEST = 2.0**40
-"""A κ up to which a smooth penalty leaves weights other than zero, in double precision."""
+"""A penalty that leaves weights other than zero up to this κ is taken to do so for every κ."""
 
 
 def parse_kappas(text: str) -> tuple[float, ...]:
-    """Read ``first:last:count``, evenly spaced in magnitude."""
+    """Read ``first:last:count``: so many values whose logarithms are evenly spaced.
+
+    Args:
+        text: What was given as ``--kappas``, such as ``1e-1:1e-4:20``.
+
+    Raises:
+        FedcanonError: It is anything else.
+    """
     parts = [parse_value(part) for part in text.split(":")]
-    numbers = [part for part in parts if isinstance(part, int | float) and part > 0]
+    numbers = [part for part in parts if isinstance(part, int | float) and 0 < part < math.inf]
     if len(parts) != 3 or len(numbers) != 3 or not isinstance(parts[2], int) or parts[2] < 2:
         raise FedcanonError(
             f"--kappas takes first:last:count with two or more values above 0, such as "
@@ -37,7 +45,15 @@ def parse_kappas(text: str) -> tuple[float, ...]:
 
 
 def automatic_kappas(problem: Problem, penalty_at: Callable[[float], Penalty]) -> tuple[float, ...]:
-    """From the smallest κ at which all penalised weights are zero down to a thousandth of it."""
+    """From the smallest κ at which all penalised weights are zero down to a thousandth of it.
+
+    Args:
+        problem: What the path solves.
+        penalty_at: The penalty on the weights of its model, for a κ.
+
+    Raises:
+        FedcanonError: The model is a network, or there is no such κ.
+    """
     if is_deep(problem):
         raise FedcanonError(
             "a network cannot leave the point where all its weights are zero, so its path cannot "
@@ -53,7 +69,7 @@ def is_deep(problem: Problem) -> bool:
 
 
 def require_kappa(config: Config) -> None:
-    """Refuse a penalty that has no κ of its own."""
+    """Refuse a configuration whose penalty has no κ of its own, or is a sum or one per layer."""
     name = config.penalty.get("name")
     entry = PENALTIES.get(str(name))
     if entry is not None and "kappa" not in inspect.signature(entry).parameters:
@@ -67,12 +83,19 @@ def require_kappa(config: Config) -> None:
 
 
 def largest_kappa(problem: Problem, penalty_at: Callable[[float], Penalty]) -> float:
-    """The smallest κ at which zero weights are stationary, with all else at its best.
+    """The smallest κ at which the null model is stationary.
 
-    There 0 = prox_{ah}(0 − a∇f), which the penalty itself decides: for ℓ1 it means κ ≥ max |∇f|,
-    for groups of weights the largest norm of a group's gradient, and so on.
+    There 0 = prox_{ah}(0 − a∇f) for the penalised weights, which the penalty itself decides: for
+    ℓ1 it means κ ≥ max |∇f|, for groups of weights the largest norm of a group's gradient.
+
+    Args:
+        problem: What the path solves.
+        penalty_at: The penalty on the weights of its model, for a κ.
+
+    Raises:
+        FedcanonError: The penalty leaves weights other than zero for every κ, or ∇f is 0.
     """
-    gradient = _gradient_at_zero(problem, penalty_at(1.0)).double()
+    gradient = problem.value_and_gradient(null_model(problem, penalty_at(1.0)))[1].double()
     if not any(bool(part.any()) for part in penalty_at(1.0).penalised(gradient)):
         raise FedcanonError("the gradient vanishes where all weights are zero: give --kappas.")
 
@@ -90,14 +113,19 @@ def largest_kappa(problem: Problem, penalty_at: Callable[[float], Penalty]) -> f
     while all_zero(high / 2):
         high /= 2
     low = high / 2
-    for _ in range(30):  # to the last digits of single precision
+    for _ in range(30):  # down to the rounding errors of single precision
         middle = (low * high) ** 0.5
         low, high = (low, middle) if all_zero(middle) else (middle, high)
     return high
 
 
-def _gradient_at_zero(problem: Problem, penalty: Penalty) -> Tensor:
-    """∇f where the penalised weights are zero and the others, such as biases, minimise f."""
+def null_model(problem: Problem, penalty: Penalty) -> Tensor:
+    """The model whose penalised weights are zero, while what carries no penalty minimises f.
+
+    Args:
+        problem: F, and the start from which biases and unpenalised weights are looked for.
+        penalty: It says which weights are penalised.
+    """
     x = problem.start.clone()
     positions = torch.arange(len(x))
     penalised = torch.cat([part.flatten() for part in penalty.penalised(positions)])
@@ -113,7 +141,7 @@ def _gradient_at_zero(problem: Problem, penalty: Penalty) -> Tensor:
         start = x[free].double().cpu().numpy()
         found = minimize(value_and_gradient, start, jac=True, method="L-BFGS-B", tol=1e-12)
         x[free] = torch.from_numpy(found.x).to(x)
-    return problem.value_and_gradient(x)[1]
+    return x
 
 
 def _spaced(first: float, last: float, count: int) -> tuple[float, ...]:

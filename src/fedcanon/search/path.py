@@ -7,6 +7,7 @@ import io
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,27 +21,35 @@ from fedcanon.objectives import Problem
 from fedcanon.penalties import Penalty
 from fedcanon.runs.build import assemble, build_problem, check_names
 from fedcanon.runs.config import Config, changed
+from fedcanon.runs.federation import Federation
+from fedcanon.runs.fit import ALL_ROUNDS
+from fedcanon.runs.measures import measure, stationarity_step
 from fedcanon.runs.model_file import save_model
 from fedcanon.runs.named import make_dataset, make_penalty
 from fedcanon.runs.observers import Observer
+from fedcanon.runs.result import Result
 from fedcanon.runs.steps import AUTO, estimated_smoothness, with_steps
 from fedcanon.runs.training import MODEL, fit_as
-from fedcanon.search.kappas import automatic_kappas, is_deep, require_kappa
+from fedcanon.search.kappas import automatic_kappas, is_deep, null_model, require_kappa
 from fedcanon.search.point import Parameters, Point, keep_point, load_point
-from fedcanon.search.search_folder import Question, opened
+from fedcanon.search.search_folder import SearchIdentity, open_search
 from fedcanon.search.selection import Selection, bic, hold_out
 
 TABLE, SELECTED = "path.csv", "selected.toml"
 
-Watch = Callable[[int, int], AbstractContextManager[Observer]]
-"""Gives an observer for the run of one number, of so many."""
+WatchRun = Callable[[int, int], AbstractContextManager[Observer]]
+"""Gives an observer for the fit of the model with this number, and is told how many there are."""
 
 
 @dataclass(frozen=True)
 class PathSearch:
-    """What is asked: the models of a configuration along these κ, and which of them is taken.
+    """What is asked of a path.
 
-    Without ``kappas`` the path begins where all weights are zero.
+    Args:
+        config: What each model is trained by, but for its κ.
+        selection: Which of the models is taken.
+        kappas: The values of κ in their order. Without them the path begins where all penalised
+            weights are zero.
     """
 
     config: Config
@@ -48,8 +57,8 @@ class PathSearch:
     kappas: tuple[float, ...] | None = None
 
     @property
-    def question(self) -> Question:
-        """What must be the same for a path to go on."""
+    def identity(self) -> SearchIdentity:
+        """What must be the same for a path that was interrupted to go on in its folder."""
         return {
             "configuration": self.config.model_dump(),
             "selection": asdict(self.selection),
@@ -59,15 +68,27 @@ class PathSearch:
 
 @dataclass(frozen=True)
 class FollowedPath:
-    """The points of a path in its folder, and the number of the one that was taken."""
+    """A path that is complete.
+
+    Attributes:
+        folder: Where it is kept.
+        points: The measures of the model for each κ.
+        chosen: The number of the model that was taken.
+        penalty: The penalty, which says what weights are penalised.
+    """
 
     folder: Path
     points: Sequence[Point]
     chosen: int
     penalty: Penalty
 
+    @property
+    def unfinished(self) -> list[int]:
+        """The numbers of the models that met no tolerance before their rounds ended."""
+        return [number for number, point in enumerate(self.points) if point.stopped == ALL_ROUNDS]
+
     def parameters(self, number: int) -> Parameters:
-        """The model of a point."""
+        """The model of the point with this number."""
         found = load_point(self.folder, number, torch.device("cpu"))
         if found is None:
             raise FedcanonError(f"the model number {number} in {self.folder} is damaged or gone.")
@@ -80,26 +101,44 @@ class FollowedPath:
         return torch.stack([torch.cat(row) for row in rows]).numpy()
 
 
-def follow(search: PathSearch, folder: Path, watch: Watch) -> FollowedPath:
-    """Fit what is missing of a path in its folder, and choose a model.
+def follow(search: PathSearch, folder: Path, watch: WatchRun) -> FollowedPath:
+    """Train the models of a path that its folder does not have yet, and select one.
 
     The model of one κ is the start for the next. Nothing else is carried over: the variables of a
     method belong to its penalty and the steps it has made, but a start is right for every method.
+    The first model of an automatic path needs no training: at that κ it is the null model.
+
+    Args:
+        search: What is asked.
+        folder: Where the path is kept; what is there already is not done again.
+        watch: Shows how a fit goes on.
+
+    Raises:
+        FedcanonError: The configuration cannot be run, a fit diverges, or no model can be taken.
     """
     require_kappa(search.config)
     check_names(search.config)
     problem, validation = _problems(search)
     configs = _configs(search, problem)
+    automatic = search.kappas is None
+    if automatic:
+        placed = make_penalty(configs[0].penalty, problem.layout)
+        problem = replace(problem, start=null_model(problem, placed))
     for config in configs:  # refuses what cannot run before anything is kept
         federation = assemble(config, problem)
         federation.penalty.check_step(federation.algorithm.prox_step(config.rounds))
     points: list[Point] = []
-    with opened(folder, search.question):
+    with open_search(folder, search.identity):
         for number, config in enumerate(configs):
             fitted = load_point(folder, number, problem.start.device)
             if fitted is None:
-                with watch(number, len(configs)) as observer:
-                    fitted = _fit(search.selection, config, problem, validation, observer)
+                federation = assemble(config, problem)
+                if automatic and number == 0:
+                    result = _untrained(config, federation)
+                else:
+                    with watch(number, len(configs)) as observer:
+                        result = _trained(config, federation, observer)
+                fitted = _judged(search.selection, config, federation, result, validation)
                 keep_point(folder, number, *fitted)
             point, parameters = fitted
             points.append(point)
@@ -116,7 +155,7 @@ def follow(search: PathSearch, folder: Path, watch: Watch) -> FollowedPath:
 
 
 def _problems(search: PathSearch) -> tuple[Problem, Problem | None]:
-    """The problem to solve, and one of the samples held out where the selection needs them."""
+    """The problem to solve; and, if the selection needs it, one with the samples held out."""
     config = search.config
     dataset = make_dataset(config.data.source)
     if search.selection.kind != "validation":
@@ -128,7 +167,7 @@ def _problems(search: PathSearch) -> tuple[Problem, Problem | None]:
 
 
 def _configs(search: PathSearch, problem: Problem) -> list[Config]:
-    """The configuration for each κ, with one estimate of the smoothness for all."""
+    """The configuration for each κ; steps that are "auto" come from one estimate of L."""
 
     def penalty_at(kappa: float) -> Penalty:
         return make_penalty({**search.config.penalty, "kappa": kappa}, problem.layout)
@@ -143,33 +182,50 @@ def _configs(search: PathSearch, problem: Problem) -> list[Config]:
     return [with_steps(config, problem, L) for config in configs]
 
 
-def _fit(
+def _trained(config: Config, federation: Federation, observer: Observer) -> Result:
+    try:
+        return fit_as(config, federation, observers=[observer])
+    except FedcanonError as error:
+        raise FedcanonError(f"kappa = {config.penalty['kappa']:.4g}: {error}") from None
+
+
+def _untrained(config: Config, federation: Federation) -> Result:
+    """The model that training starts from, measured."""
+    step = config.evaluate.step or stationarity_step(federation.penalty)
+    record = measure(federation.engine, federation.server, t=0, cost=federation.cost, step=step)
+    vector, buffers = federation.model, federation.engine.model_buffers
+    federation.close()
+    make_model = partial(federation.problem.clients[0].module, vector, buffers)
+    return Result(vector, buffers, [record], "the null model needs no training", make_model)
+
+
+def _judged(
     selection: Selection,
     config: Config,
-    problem: Problem,
+    federation: Federation,
+    result: Result,
     validation: Problem | None,
-    observer: Observer,
 ) -> tuple[Point, Parameters]:
-    kappa = config.penalty["kappa"]
-    federation = assemble(config, problem)
-    try:
-        result = fit_as(config, federation, observers=[observer])
-    except FedcanonError as error:
-        raise FedcanonError(f"kappa = {kappa:.4g}: {error}") from None
+    """The measures of a model and its criterion, and the model itself."""
     criterion = result.last.loss
     if validation is not None:
         validation.buffers.copy_(result.buffers)
         criterion = validation.value(result.vector)
     elif selection.kind == "bic":
-        problem.buffers.copy_(result.buffers)
-        criterion = bic(problem, result.vector)
+        federation.problem.buffers.copy_(result.buffers)
+        criterion = bic(federation.problem, result.vector)
     zeros, penalised = federation.penalty.zeros(result.vector)
-    point = Point(kappa, result.last, result.stopped, penalised - zeros, criterion)
+    point = Point(
+        config.penalty["kappa"], result.last, result.stopped, penalised - zeros, criterion
+    )
     return point, Parameters(result.vector, result.buffers)
 
 
 def _refuse_a_dead_start(problem: Problem, points: Sequence[Point], configs: list[Config]) -> None:
-    """Refuse to go on to a weaker penalty from a network that cannot come back to life."""
+    """Raise a FedcanonError if a network has only zeros and the next penalty is weaker.
+
+    Its gradient is zero there, so that no training would change it.
+    """
     last, rest = points[-1], configs[len(points) :]
     if is_deep(problem) and not last.nonzeros and rest and rest[0].penalty["kappa"] < last.kappa:
         raise FedcanonError(

@@ -13,10 +13,10 @@ from fedcanon.runs.plots import COLOURS
 from fedcanon.search.point import Point
 
 MOST_LINES = 100
-"""Coefficients that are drawn one by one; of more there are quantiles."""
+"""Up to so many coefficients are drawn one by one; of more, quantiles are drawn."""
 
 _BANDS = ((0.0, 1.0, 0.15), (0.05, 0.95, 0.3), (0.25, 0.75, 0.5))
-"""From which quantile to which, and how strongly drawn."""
+"""For each band its lower quantile, its upper quantile and its opacity."""
 
 
 def plot_path(
@@ -26,7 +26,15 @@ def plot_path(
     title: str,
     coefficients: NDArray[np.floating] | None = None,
 ) -> Figure:
-    """Panels against κ, with the chosen one marked; ``coefficients`` has a row for each κ."""
+    """Draw losses, zeros and accuracy against κ, and mark the selected κ.
+
+    Args:
+        points: The path.
+        chosen: The number of the selected point.
+        criterion: What the selection made small, in words.
+        title: The title of the picture.
+        coefficients: The penalised weights, a row for each κ; drawn only if given.
+    """
     curves = {"loss": [point.record.loss for point in points]}
     curves[criterion] = [point.criterion for point in points]
     shares = {"zeros": [point.record.sparsity for point in points]}

@@ -18,7 +18,8 @@ from fedcanon.runs.measures import Record
 class Point:
     """The measures of the model for one κ.
 
-    ``nonzeros`` counts penalised weights; ``criterion`` is what the selection makes small.
+    ``record`` holds the last measures of its run and ``stopped`` says why that ended; ``nonzeros``
+    is the number of penalised weights other than 0, ``criterion`` what the selection makes small.
     """
 
     kappa: float
@@ -39,14 +40,14 @@ class Parameters(NamedTuple):
 
 
 def keep_point(folder: Path, number: int, point: Point, parameters: Parameters) -> None:
-    """Keep a point, whole or not at all."""
+    """Write the point with this number into the folder of a path."""
     _kept(folder, number).save(
         point.record.round, {"point": asdict(point), "parameters": parameters._asdict()}
     )
 
 
 def load_point(folder: Path, number: int, device: torch.device) -> tuple[Point, Parameters] | None:
-    """A point that was kept; None where there is none."""
+    """Read the point with this number; None if it has not been written."""
     state = _kept(folder, number).load(device)
     if state is None:
         return None

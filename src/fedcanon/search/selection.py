@@ -20,24 +20,38 @@ from fedcanon.search.point import Point
 HELD_OUT = 0.2
 """The share of the training samples that validation keeps for itself."""
 
-Kind = Literal["validation", "bic", "sparsity"]
+Criterion = Literal["validation", "bic", "sparsity"]
 
 
 @dataclass(frozen=True)
 class Selection:
-    """By the loss on samples held out, by BIC, or by the fraction of zeros that is wanted."""
+    """Which model of a path is taken: the one with the smallest criterion.
 
-    kind: Kind = "validation"
+    Args:
+        kind: The criterion: "validation" is the loss on samples that are held out, "bic" the
+            Bayesian information criterion, "sparsity" the training loss of those models that have
+            enough zeros.
+        target: The smallest fraction of zeros that a model may have.
+    """
+
+    kind: Criterion = "validation"
     target: float = 0.0
 
     @property
     def label(self) -> str:
-        """The criterion in words; what a sparse enough model is chosen by is its loss."""
+        """The criterion in words."""
         names = {"validation": "validation loss", "bic": "BIC", "sparsity": "loss"}
         return names[self.kind]
 
     def best(self, points: Sequence[Point]) -> int:
-        """The number of the model that is taken: the smallest criterion of those allowed."""
+        """The number of the model that is taken.
+
+        Args:
+            points: The models of the path.
+
+        Raises:
+            FedcanonError: No model has enough zeros.
+        """
         allowed = [k for k, point in enumerate(points) if point.record.sparsity >= self.target]
         if not allowed:
             most = max(point.record.sparsity for point in points)
@@ -49,7 +63,14 @@ class Selection:
 
 
 def parse_selection(text: str) -> Selection:
-    """Read ``validation``, ``bic`` or ``sparsity:0.9``."""
+    """Read ``validation``, ``bic`` or ``sparsity:0.9``.
+
+    Args:
+        text: What was given as ``--select``; the number is a fraction of zeros.
+
+    Raises:
+        FedcanonError: It is anything else.
+    """
     name, _, rest = text.partition(":")
     target = parse_value(rest)
     if name == "sparsity" and isinstance(target, int | float) and 0 <= target <= 1:
@@ -64,7 +85,12 @@ def parse_selection(text: str) -> Selection:
 
 
 def hold_out(dataset: Dataset, seed: int) -> tuple[Dataset, Split]:
-    """The dataset without a fifth of its training samples, and these."""
+    """The dataset without a fifth of its training samples, and the samples that were left out.
+
+    Args:
+        dataset: What is split; its test samples stay as they are.
+        seed: It decides which samples are left out.
+    """
     from sklearn.model_selection import train_test_split  # takes a second to import
 
     rows = np.arange(len(dataset.train))
@@ -74,7 +100,12 @@ def hold_out(dataset: Dataset, seed: int) -> tuple[Dataset, Split]:
 
 
 def bic(problem: Problem, z: Tensor) -> float:
-    """2·(sum of all losses) + d·log m over all m samples, with d the number of non-zeros."""
+    """2·(sum of all losses) + d·log m over all m samples, with d the number of non-zeros.
+
+    Args:
+        problem: The clients with their samples.
+        z: The model as a flat vector, of which biases count as well.
+    """
     losses = problem.losses(z)
     samples = [client.samples for client in problem.clients]
     total = sum(count * loss for count, loss in zip(samples, losses, strict=True))

@@ -19,7 +19,7 @@ _PIECE = re.compile(r"""(?:"[^"]*"|'[^']*'|\[[^\]]*\]|\{[^}]*\}|[^,"'\[\{])+""")
 
 
 class Sampler(StrEnum):
-    """How the next combination is chosen."""
+    """How the next combination is chosen: in order, at random, or by Optuna's TPE."""
 
     grid = "grid"
     random = "random"
@@ -28,14 +28,17 @@ class Sampler(StrEnum):
 
 @dataclass(frozen=True)
 class Choices:
-    """Values as they were typed; a run reads each as TOML."""
+    """A list of values, as they were typed; each is read as TOML."""
 
     texts: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Range:
-    """All numbers from ``low`` to ``high``, whole ones if both are; ``log`` for magnitudes."""
+    """The numbers from ``low`` to ``high``; only whole ones if both are whole.
+
+    With ``log`` they are drawn evenly by magnitude: as many between 1 and 10 as between 10 and 100.
+    """
 
     low: float
     high: float
@@ -44,9 +47,11 @@ class Range:
 
 @dataclass(frozen=True)
 class Space:
-    """The keys that are varied, and the seeds over which every trial is repeated.
+    """The settings that a sweep varies.
 
-    Without ``seeds`` the configuration's own seed is the only one.
+    Args:
+        axes: For every key, such as "algorithm.beta", the values that it takes.
+        seeds: The seeds with which every combination is run; if empty, the configuration's own.
     """
 
     axes: Mapping[str, Choices | Range]
@@ -54,7 +59,7 @@ class Space:
 
     @property
     def ranges(self) -> list[str]:
-        """The keys that take any value of a range."""
+        """The keys whose values come from a range."""
         return [key for key, axis in self.axes.items() if isinstance(axis, Range)]
 
     def grid(self) -> list[dict[str, Any]]:
@@ -62,18 +67,24 @@ class Space:
         listed = [axis.texts for axis in self.axes.values() if isinstance(axis, Choices)]
         return [dict(zip(self.axes, texts, strict=True)) for texts in product(*listed)]
 
-    def samples(self) -> list[dict[str, Any]]:
-        """A combination in which each key has its first value, then one for each other value."""
-        values = {key: _shown(axis) for key, axis in self.axes.items()}
+    def covering(self) -> list[dict[str, Any]]:
+        """A few combinations in which every listed value and both ends of every range occur."""
+        values = {key: _ends(axis) for key, axis in self.axes.items()}
         first = {key: own[0] for key, own in values.items()}
         others = [{**first, key: value} for key, own in values.items() for value in own[1:]]
         return [first, *others]
 
 
-def parse_space(overs: Sequence[str]) -> Space:
-    """Read ``key=value,value`` and ``key=low:high[:log]``; the key ``seed`` lists repetitions."""
+def parse_space(options: Sequence[str]) -> Space:
+    """Read options such as ``algorithm.beta=0.03,0.1`` or ``penalty.kappa=1e-4:1e-2:log``.
+
+    The key ``seed`` gives the seeds with which every combination is run.
+
+    Raises:
+        FedcanonError: An option has another form, or a key or value is given twice.
+    """
     axes: dict[str, Choices | Range] = {}
-    for over in overs:
+    for over in options:
         key, equals, text = over.partition("=")
         if not (key and equals and text):
             raise FedcanonError(
@@ -119,7 +130,7 @@ def _seeds(axis: Choices | Range) -> tuple[int, ...]:
     return tuple(seeds)
 
 
-def _shown(axis: Choices | Range) -> list[Any]:
+def _ends(axis: Choices | Range) -> list[Any]:
     return list(axis.texts) if isinstance(axis, Choices) else [axis.low, axis.high]
 
 

@@ -1,4 +1,4 @@
-"""A sweep: trials over a space of settings, each a run for every seed."""
+"""A sweep: it tries combinations of settings, and runs each of them with every seed."""
 
 from __future__ import annotations
 
@@ -19,18 +19,28 @@ from fedcanon.runs.config import Config, load_config, unknown_name
 from fedcanon.runs.folder import RunFolder
 from fedcanon.runs.measures import measure
 from fedcanon.search.goal import Goal
-from fedcanon.search.search_folder import Question, opened
+from fedcanon.search.search_folder import SearchIdentity, open_search
 from fedcanon.search.space import SEED, Sampler, Space
-from fedcanon.search.trials import Outcome, Trial, Trials, TrialStatus
+from fedcanon.search.trials import RunOutcome, Trial, Trials, TrialStatus
 from fedcanon.search.workers import run_once, worker_processes
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """What is asked: ``trials`` combinations of a space, proposed by a sampler, judged by a goal.
+    """A sweep to run.
 
-    A trial is the run of the configuration ``file`` with ``settings`` and the trial's own, for
-    every seed. ``trials`` is None for a grid, which has as many as there are combinations.
+    A trial is one combination of settings: it is run once with every seed.
+
+    Args:
+        file: The configuration; None for the default run.
+        settings: Changes to it that are the same in all trials, as ``key=value``.
+        space: The settings that are varied.
+        goal: What makes a trial better than another.
+        sampler: How combinations are chosen.
+        trials: How many combinations are tried; None for a grid, which tries all.
+
+    Raises:
+        FedcanonError: A grid has a range or a number of trials.
     """
 
     file: Path | None
@@ -58,22 +68,22 @@ class Sweep:
 
     @property
     def base(self) -> Config:
-        """The configuration before a trial changes it."""
+        """The configuration without the settings of a trial."""
         return load_config(self.file, self.settings)
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """The seeds for which every trial is run."""
+        """The seeds with which every trial is run."""
         return self.space.seeds or (self.base.seed,)
 
     def config(self, params: dict[str, Any], seed: int) -> Config:
-        """The configuration of one run."""
+        """The configuration of the run of a trial with one seed."""
         own = [f"{key}={value}" for key, value in {**params, SEED: seed}.items()]
         return load_config(self.file, [*self.settings, *own])
 
     @property
-    def question(self) -> Question:
-        """What must be the same for a sweep to go on; the number of trials may grow."""
+    def identity(self) -> SearchIdentity:
+        """Everything that decides what the trials find; their number may grow later."""
         return {
             "configuration": self.base.model_dump(),
             "over": {key: asdict(axis) for key, axis in self.space.axes.items()},
@@ -83,15 +93,15 @@ class Sweep:
         }
 
     def check(self) -> None:
-        """Refuse a sweep with a mistake in a setting, or of which no run could begin."""
-        configs = [self.config(params, self.seeds[0]) for params in self.space.samples()]
+        """Raise a FedcanonError if a setting is wrong, or if no run could start."""
+        configs = [self.config(params, self.seeds[0]) for params in self.space.covering()]
         for config in configs:
             check_names(config)
         errors = []
         for config in configs:
             try:
                 federation = build(config)
-            except FedcanonError as error:  # a trial of its own may fail, such as a step too large
+            except FedcanonError as error:  # one trial may fail, for instance by too large a step
                 errors.append(error)
                 continue
             engine, cost = federation.engine, federation.cost
@@ -105,23 +115,34 @@ class Sweep:
 DATABASE = "trials.db"
 TABLE = "trials.csv"
 
-Watch = Callable[[int, Sequence[Trial]], None]
-"""Is told how many runs are done, and of all trials begun so far, whenever a run ends."""
+WatchSweep = Callable[[int, Sequence[Trial]], None]
+"""Called whenever a run ends, with the number of runs done and all trials so far."""
 
 
-def run_sweep(sweep: Sweep, folder: Path, workers: int, watch: Watch) -> list[Trial]:
-    """Run what is missing of a sweep in its folder; all of its trials, by number.
+def run_sweep(sweep: Sweep, folder: Path, workers: int, watch: WatchSweep) -> list[Trial]:
+    """Run the trials of a sweep that its folder does not have yet.
 
-    A run that was interrupted goes on from its checkpoint. A trial of which a run fails is kept as
-    failed.
+    A run that was interrupted goes on from its checkpoint. A trial fails if one of its runs does.
+
+    Args:
+        sweep: The sweep.
+        folder: Where its runs and its table are kept.
+        workers: How many runs go on at the same time, each in a process of its own.
+        watch: Is told of the progress.
+
+    Returns:
+        All trials, by their number.
+
+    Raises:
+        FedcanonError: A setting is wrong, the sweep was stopped, or the folder holds another one.
     """
     if not (folder / DATABASE).exists():
         sweep.check()
-    with opened(folder, sweep.question):
+    with open_search(folder, sweep.identity):
         seed = sweep.base.seed
         trials = Trials(folder / DATABASE, sweep.space, sweep.goal, sweep.sampler, seed)
         try:
-            _go_on(sweep, folder, trials, workers, watch)
+            _run_all(sweep, folder, trials, workers, watch)
         except BrokenProcessPool:
             raise FedcanonError(
                 "a worker process was ended from outside, perhaps for want of memory: the same "
@@ -137,20 +158,19 @@ def run_sweep(sweep: Sweep, folder: Path, workers: int, watch: Watch) -> list[Tr
 
 
 def run_path(folder: Path, trial: Trial, seed: int) -> Path:
-    """The folder of one run of a sweep."""
+    """The folder of the run of a trial with one seed."""
     return folder / f"trial-{trial.number:04}-seed-{seed}"
 
 
-def _go_on(sweep: Sweep, folder: Path, trials: Trials, workers: int, watch: Watch) -> None:
+def _run_all(sweep: Sweep, folder: Path, trials: Trials, workers: int, watch: WatchSweep) -> None:
     """Keep all workers busy until every trial has ended."""
     begun = trials.all()
-    waiting = deque(
-        (t, seed) for t in begun if t.state is TrialStatus.running for seed in sweep.seeds
-    )
-    done = (len(begun) - len(waiting) // len(sweep.seeds)) * len(sweep.seeds)
+    open_trials = [trial for trial in begun if trial.state is TrialStatus.running]
+    waiting = deque((trial, seed) for trial in open_trials for seed in sweep.seeds)
+    done = (len(begun) - len(open_trials)) * len(sweep.seeds)
     _refuse_runs_of_others([run_path(folder, *run) for run in waiting])
     going: dict[Future[float], tuple[Trial, int]] = {}
-    outcomes: dict[int, dict[int, Outcome]] = defaultdict(dict)
+    outcomes: dict[int, dict[int, RunOutcome]] = defaultdict(dict)
     with worker_processes(workers) as pool:
         while True:
             watch(done, begun)
@@ -173,7 +193,7 @@ def _go_on(sweep: Sweep, folder: Path, trials: Trials, workers: int, watch: Watc
             begun = trials.all()
 
 
-def _outcome(future: Future[float]) -> Outcome:
+def _outcome(future: Future[float]) -> RunOutcome:
     try:
         return future.result()
     except RunStoppedError:

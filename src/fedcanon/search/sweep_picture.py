@@ -1,4 +1,4 @@
-"""The picture of a sweep: the value of every trial against each setting."""
+"""The picture of a sweep: what every trial reached, against each setting."""
 
 from __future__ import annotations
 
@@ -20,7 +20,14 @@ _BLUE, _ORANGE, _RED = COLOURS[0], COLOURS[1], COLOURS[3]
 
 
 def plot_sweep(sweep: Sweep, trials: Sequence[Trial], best: Trial, title: str) -> Figure:
-    """A panel for each setting: values with their deviations, the best trial, failures below."""
+    """Draw a panel for each setting that is varied.
+
+    Args:
+        sweep: The sweep.
+        trials: All its trials; failed ones are marked at the bottom of a panel.
+        best: The best of them, which is marked.
+        title: The title of the picture.
+    """
     axes_of = dict(sweep.space.axes) or {"": Choices(("",))}
     columns = min(_COLUMNS, len(axes_of))
     rows = -(-len(axes_of) // columns)
@@ -68,7 +75,7 @@ def _draw(
 
 
 def _scale(axes: Axes, axis: Choices | Range) -> dict[Any, float]:
-    """Prepare the horizontal axis; where each listed value lies on it."""
+    """Set up the horizontal axis for a setting, and say where each of its listed values lies."""
     if isinstance(axis, Range):
         if axis.log:
             axes.set_xscale("log")

@@ -1,4 +1,4 @@
-"""The trials of a sweep, kept by Optuna in a database that survives any interruption."""
+"""The trials of a sweep, which Optuna keeps in a database."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from fedcanon.errors import FedcanonError
 from fedcanon.search.goal import Goal
 from fedcanon.search.space import Choices, Range, Sampler, Space
 
-Outcome = float | FedcanonError
-"""What a run gave: the value of its goal, or why it has none."""
+RunOutcome = float | FedcanonError
+"""The value that a run reached, or why it has none."""
 
 _STUDY = "sweep"
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 
 
 class TrialStatus(StrEnum):
-    """How far a trial is."""
+    """Whether a trial is still running, has finished or has failed."""
 
     running = "running"
     finished = "finished"
@@ -42,9 +42,10 @@ class TrialStatus(StrEnum):
 
 @dataclass(frozen=True)
 class Trial:
-    """One combination of settings, and what its runs gave: a value for each seed.
+    """One combination of settings, and what its runs reached.
 
-    A trial that failed has no values but an ``error``.
+    ``params`` are the settings, ``values`` what the run with each seed reached. Only a finished
+    trial has values, and only a failed one has an ``error``.
     """
 
     number: int
@@ -55,21 +56,28 @@ class Trial:
 
     @property
     def mean(self) -> float:
-        """The value of the trial: the mean over its seeds."""
+        """The mean of its values over the seeds."""
         return statistics.fmean(self.values)
 
     @property
     def deviation(self) -> float | None:
-        """The standard deviation over the seeds; None where there is only one."""
+        """The standard deviation of its values over the seeds; None for a single seed."""
         return statistics.stdev(self.values) if len(self.values) > 1 else None
 
 
 class Trials:
-    """The trials of one sweep; the next one is proposed by a sampler.
+    """The trials of one sweep; new ones are proposed by a sampler.
 
-    A proposal follows from the seed, the trial's number and the trials before it, so that a sweep
-    that was interrupted goes on as if it had not been. A trial is entered with all its settings, or
-    not at all.
+    A proposal depends only on the seed, the number of the trial and the trials before it, so that
+    a sweep that was interrupted goes on as if it had not been. A trial is written to the database
+    with all its settings or not at all.
+
+    Args:
+        path: The file of the database.
+        space: The settings that are varied.
+        goal: What makes a trial better than another.
+        sampler: How combinations are chosen.
+        seed: The seed of the sampler.
     """
 
     def __init__(
@@ -88,11 +96,11 @@ class Trials:
         )
 
     def all(self) -> list[Trial]:
-        """Every trial so far, by number."""
+        """All trials so far, by their number."""
         return [_trial(frozen) for frozen in self._study.get_trials(deepcopy=False)]
 
     def begin(self) -> Trial:
-        """Propose a trial and enter it."""
+        """Propose a new trial and write it to the database."""
         params = self._proposal(len(self._study.get_trials(deepcopy=False)))
         self._study.add_trial(
             optuna.trial.create_trial(
@@ -101,8 +109,8 @@ class Trials:
         )
         return self.all()[-1]
 
-    def end(self, trial: Trial, outcomes: Sequence[Outcome]) -> None:
-        """Enter what the runs of a trial gave: values, or why one of them gave none."""
+    def end(self, trial: Trial, outcomes: Sequence[RunOutcome]) -> None:
+        """Write what the runs of a trial reached; it has failed if one of them has no value."""
         errors = [outcome for outcome in outcomes if isinstance(outcome, FedcanonError)]
         if errors:
             self._note(trial, "error", str(errors[0]))

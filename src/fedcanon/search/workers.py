@@ -1,4 +1,4 @@
-"""Runs in worker processes, one thread each."""
+"""Processes that do the runs of a sweep, with one thread each."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ from fedcanon.search.goal import Goal
 
 @contextmanager
 def worker_processes(count: int) -> Iterator[ProcessPoolExecutor]:
-    """A pool of processes; where the work is broken off, runs stop after their round."""
+    """A pool of processes.
+
+    When an error ends the work, every run stops after its current round with a checkpoint.
+    """
     # A server that has imported everything once forks the workers in no time.
     server = "forkserver" in multiprocessing.get_all_start_methods()
     context = multiprocessing.get_context("forkserver" if server else "spawn")
@@ -51,7 +54,16 @@ def worker_processes(count: int) -> Iterator[ProcessPoolExecutor]:
 
 
 def run_once(path: Path, config: Config, goal: Goal) -> float:
-    """Train as a configuration says in this folder, or finish what was begun there."""
+    """Do one run of a sweep, or finish it if it was interrupted, and give the value it reached.
+
+    Args:
+        path: The folder of the run.
+        config: Its configuration.
+        goal: The measure to return.
+
+    Raises:
+        FedcanonError: The run failed, or does not have the measure.
+    """
     run = RunFolder(path)
     if run.result is None:
         stop = _StopWhenAsked()
@@ -67,7 +79,7 @@ def run_once(path: Path, config: Config, goal: Goal) -> float:
 
 
 class _StopWhenAsked(Observer):
-    """Has the run stop as Ctrl-C would: after a round, with a checkpoint."""
+    """Stops a run as Ctrl-C would: after a round, with a checkpoint."""
 
     def round(self, t: int) -> None:
         if _asked_to_stop.is_set():
@@ -75,11 +87,11 @@ class _StopWhenAsked(Observer):
 
 
 _asked_to_stop: Event
-"""In a worker: set when the sweep is broken off."""
+"""In a worker process: set when the sweep ends early."""
 
 
 def _prepare(asked_to_stop: Event) -> None:
-    """Make a new process a worker."""
+    """Set up a new worker process."""
     global _asked_to_stop
     _asked_to_stop = asked_to_stop
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the sweep decides what Ctrl-C means
@@ -89,7 +101,7 @@ def _prepare(asked_to_stop: Event) -> None:
 
 
 def _end_with_the_sweep() -> None:
-    """Leave no worker behind that would go on with a run when the sweep was killed."""
+    """End this worker when the sweep was killed, or it would go on with its run."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

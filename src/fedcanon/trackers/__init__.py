@@ -1,4 +1,4 @@
-"""Runs in TensorBoard, MLflow and Weights & Biases."""
+"""Sends runs to TensorBoard, MLflow and Weights & Biases."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TRACKERS: dict[str, type[Tracker]] = {
 
 
 def check_trackers(names: Iterable[str]) -> None:
-    """Refuse names that do not exist and trackers whose package is not installed."""
+    """Raise a FedcanonError if a tracker does not exist or its package is not installed."""
     for name in names:
         if name not in TRACKERS:
             raise FedcanonError(unknown_name("tracker", name, TRACKERS))
@@ -31,10 +31,17 @@ def check_trackers(names: Iterable[str]) -> None:
 
 @contextmanager
 def tracking(names: Iterable[str], folder: str | Path) -> Iterator[list[Tracker]]:
-    """Trackers for the run that is kept in ``folder``, to be given to it as observers.
+    """Open trackers for a run, and close them at its end.
 
-    with tracking(["mlflow"], "runs/first") as trackers:
-        train(folder="runs/first", observers=trackers)
+        with tracking(["mlflow"], "runs/first") as trackers:
+            train(folder="runs/first", observers=trackers)
+
+    Args:
+        names: Names of trackers, such as "mlflow".
+        folder: The folder of the run.
+
+    Raises:
+        FedcanonError: A tracker does not exist, or its package is not installed.
     """
     names = list(dict.fromkeys(names))
     check_trackers(names)

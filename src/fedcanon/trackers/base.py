@@ -1,4 +1,4 @@
-"""What every tracker does: send a run's settings and measures, and never stop the run."""
+"""What all trackers share: they send settings and measures, and never stop a run."""
 
 from __future__ import annotations
 
@@ -25,27 +25,37 @@ logger = logging.getLogger(__name__)
 
 
 class Tracker(Observer, ABC):
-    """Sends the run in a folder to a tracking tool: its settings once, its measures by round.
+    """Sends a run to a tracking tool: its settings once, its measures after each round.
 
-    A new tracker has ``name`` and ``module`` and writes ``open``, ``log`` and ``close``. Whatever
-    they raise drops the tracker with a warning; the run goes on. A run that goes on first sends the
-    measures that the tool lacks, whether they are from before the tracker was asked for or were
-    lost while a server was down.
+    A subclass sets ``name`` and ``module`` and implements ``open``, ``log`` and ``close``. If one
+    of them raises an error, the tracker is dropped with a warning and the run goes on. A run that
+    is resumed first sends the measures that the tool does not have, for instance because it was
+    not tracked before or a server was down.
+
+    Args:
+        folder: The folder of the run.
+
+    Raises:
+        FedcanonError: The package of the tool is not installed.
     """
 
     name: ClassVar[str]
     module: ClassVar[str]
-    """What is imported for it; the extra of the same name as the tracker installs it."""
+    """The module of the tool; ``pip install fedcanon[NAME]`` installs it."""
 
     def __init__(self, folder: Path) -> None:
         self.library = self.load_library()
         self.run = RunFolder(folder)
-        self._known = -1  # the last round that the tool had when the run began or went on
+        self._known = -1  # the last round that the tool had when this tracker was opened
         self._is_open = self._completed = False
 
     @classmethod
     def load_library(cls) -> Any:
-        """The tool's library."""
+        """Import the module of the tool.
+
+        Raises:
+            FedcanonError: It is not installed.
+        """
         try:
             return import_module(cls.module)
         except ImportError:
@@ -55,15 +65,22 @@ class Tracker(Observer, ABC):
 
     @abstractmethod
     def open(self, settings: Settings) -> int:
-        """Begin the tool's run, or go on with it; the last round that it knows, −1 for none."""
+        """Start the tool's run, or reopen it.
+
+        Args:
+            settings: The configuration of the run, with dotted keys.
+
+        Returns:
+            The last round that the tool has; −1 if it has none.
+        """
 
     @abstractmethod
     def log(self, t: int, numbers: Mapping[str, float]) -> None:
-        """Send the numbers of round ``t``."""
+        """Send the measures after round ``t``, by their names."""
 
     @abstractmethod
     def close(self, completed: bool) -> None:
-        """End the tool's run, which is ``completed`` or was interrupted."""
+        """Close the tool's run, which is ``completed`` or was interrupted."""
 
     def begin(self, federation: Federation, rounds: int) -> None:
         self._attempt(self._open_and_catch_up)
@@ -76,7 +93,7 @@ class Tracker(Observer, ABC):
         self._completed = True
 
     def finish(self) -> None:
-        """Close, however the run ended."""
+        """Close the tool's run, however the run itself ended."""
         if self._is_open:
             self._attempt(self.close, self._completed)
 
@@ -87,7 +104,7 @@ class Tracker(Observer, ABC):
             self._send(record)
 
     def _send(self, record: Record) -> None:
-        """Log a record, unless the tool has it from before an interruption."""
+        """Send a record, unless the tool has it already."""
         if record.round > self._known:
             self.log(record.round, numbers(record))
 
@@ -103,7 +120,7 @@ class Tracker(Observer, ABC):
 
     @property
     def kept_id(self) -> str | None:
-        """The id of the tool's run, from the run's folder."""
+        """The id of the tool's run, which is kept in the run's folder; None if there is none."""
         return self._id_file.read_text(encoding="utf-8") if self._id_file.is_file() else None
 
     @kept_id.setter
@@ -116,14 +133,14 @@ class Tracker(Observer, ABC):
 
 
 def numbers(record: Record) -> dict[str, float]:
-    """The finite numbers of a record, by their names in the history."""
+    """The finite measures of a record, by their names in the history."""
     row = record.flat()
     del row["round"]
     return {name: v for name, v in row.items() if v is not None and math.isfinite(v)}
 
 
 def flattened(table: Table) -> Settings:
-    """Nested tables as one with dotted keys; lists become text."""
+    """A configuration with dotted keys; values that are not numbers become text."""
     return {
         key: value if isinstance(value, str | int | float) else str(value)
         for key, value in dotted(table)

@@ -1,4 +1,4 @@
-"""Runs in MLflow."""
+"""Sends runs to MLflow."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 from fedcanon.trackers.base import Settings, Tracker
 
 PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "10"}
-"""MLflow itself would hold up a run for minutes where its server is down."""
+"""Shorter waits than MLflow's own, which would block a run for minutes if a server is down."""
 
 
 class MLflow(Tracker):
-    """A run on the server that MLFLOW_TRACKING_URI names, or in ``mlflow.db`` beside the runs.
+    """Sends a run to the server in MLFLOW_TRACKING_URI, or to ``mlflow.db`` beside the runs.
 
-    It is in the experiment "fedcanon" unless MLFLOW_EXPERIMENT_NAME names another.
+    The experiment is called "fedcanon" unless MLFLOW_EXPERIMENT_NAME is set.
     """
 
     name = module = "mlflow"
@@ -52,7 +52,7 @@ class MLflow(Tracker):
         self._client.set_terminated(self._id, "FINISHED" if completed else "KILLED")
 
     def _exists(self, run_id: str) -> bool:
-        """Whether this store has the run: its id may be from another one."""
+        """Whether the server has a run with this id, which may come from another server."""
         try:
             self._client.get_run(run_id)
         except self.library.MlflowException as error:

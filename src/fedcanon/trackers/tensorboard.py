@@ -1,4 +1,4 @@
-"""Runs in TensorBoard."""
+"""Sends runs to TensorBoard."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fedcanon.trackers.base import Settings, Tracker
 
 
 class TensorBoard(Tracker):
-    """Event files in ``tensorboard/`` in the run's folder; the settings are under HPARAMS."""
+    """Writes event files to ``tensorboard/`` in the run's folder; settings are under HPARAMS."""
 
     name = "tensorboard"
     module = "torch.utils.tensorboard"
@@ -20,7 +20,7 @@ class TensorBoard(Tracker):
         known = max((record.round for record in self.run.records()), default=-1)
         if not any(folder.glob("events.*")):
             known = -1
-        # Measures after the last checkpoint are taken again: those there are must not count twice.
+        # Measures after the last checkpoint are taken again: the older ones are hidden.
         self._writer = self.library.SummaryWriter(folder, purge_step=known + 1)
         experiment, start, _ = self.library.summary.hparams(settings, {})
         self._writer.file_writer.add_summary(experiment)

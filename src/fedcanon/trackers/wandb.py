@@ -1,4 +1,4 @@
-"""Runs in Weights & Biases."""
+"""Sends runs to Weights & Biases."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from fedcanon.trackers.base import Settings, Tracker
 
 
 class WandB(Tracker):
-    """A run in ``wandb/`` in the run's folder, which ``wandb sync`` sends; WANDB_MODE=online does.
+    """Writes a run to ``wandb/`` in the run's folder; WANDB_MODE=online also sends it.
 
-    It is in the project "fedcanon" unless WANDB_PROJECT names another. Offline, a run that goes on
-    is written anew from round 0, under the same id: the last one is complete.
+    ``wandb sync`` sends it later. The project is called "fedcanon" unless WANDB_PROJECT is set. A
+    run that is resumed offline is written again from round 0 under the same id, so that the last
+    version is complete.
     """
 
     name = module = "wandb"

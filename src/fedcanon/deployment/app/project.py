@@ -56,7 +56,7 @@ def write_app(folder: Path, config: str, clients: int, hosts: Sequence[str], por
 
 
 def _listens_on(host: str) -> str:
-    """Return the address on which the server listens: all interfaces, unless it is for tests."""
+    """Return the address on which the server listens: all interfaces, unless it is localhost."""
     return host if host in ("127.0.0.1", "localhost") else "0.0.0.0"
 
 

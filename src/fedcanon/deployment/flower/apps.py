@@ -25,7 +25,7 @@ from fedcanon.errors import FedcanonError
 from fedcanon.objectives import DataSummary, Problem
 from fedcanon.objectives.problem import no_test
 from fedcanon.objectives.remote import Remote
-from fedcanon.runs.build import assemble, check_names, make_rules, problem_on, spread
+from fedcanon.runs.build import assemble, check_names, divide_dataset, make_rules, problem_on
 from fedcanon.runs.config import CLIENTS_OWN, DEPLOYED, Config, changed, load_config
 from fedcanon.runs.federation import Federation
 from fedcanon.runs.folder import RunFolder
@@ -81,7 +81,7 @@ def part_of_dataset(folder: Path, client: int) -> ClientData:
         FedcanonError: The dataset has no part for this client.
     """
     config = load_config(folder / CONFIG)
-    dataset, parts = spread(config, make_dataset(config.data.source))
+    dataset, parts = divide_dataset(config, make_dataset(config.data.source))
     if client >= len(parts):
         raise FedcanonError(
             f"there is no part for client {client} in a dataset for {len(parts)} clients: "
@@ -127,13 +127,13 @@ def serve(config: Config, grid: Grid, folder: Path) -> None:
     make = partial(_federation, stand_in=stand_in, network=network, samples=samples)
     observers = [_Log()]
     # Starting from round 0 would cost the clients days of work.
-    resume_with(run, make, rounds=config.rounds, observers=observers, may_begin_again=False)
+    resume_with(run, make, rounds=config.rounds, observers=observers, may_restart=False)
 
 
 def _require_same(before: Config, now: Config) -> None:
     """Raise a ``FedcanonError`` if a setting has changed that clients and server must share."""
     fixed = ("seed", "batch_size", "precision", "clients", "model", "penalty", "algorithm")
-    for name in (*fixed, "compression"):
+    for name in (*fixed, "loss", "compression"):
         old, new = getattr(before, name), getattr(now, name)
         if isinstance(new, dict):  # the old table also contains the values of defaults
             old = {key: old.get(key) for key in new}

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from fedcanon.errors import FedcanonError
 
 
-def require_fit(name: str, module: nn.Module, inputs: Tensor, classes: int) -> Tensor:
+def require_fit(name: str, module: nn.Module, inputs: Tensor, classes: int) -> None:
     """The scores that a model gives a few inputs, if it can be trained on batches like them.
 
     The batch passes through a copy, in training mode: the model itself stays as it is.
@@ -39,4 +39,3 @@ def require_fit(name: str, module: nn.Module, inputs: Tensor, classes: int) -> T
             f"the model '{name}' must return scores of shape {expected} for {len(inputs)} inputs "
             f"and {classes} classes, not {found}."
         )
-    return outputs

@@ -1,4 +1,4 @@
-"""Runs as one interactive page: a file that needs no network, or a page that follows a run."""
+"""Interactive pages about runs: a file that needs no network, or a page that follows a run."""
 
 from fedcanon.report.page.html import check_target, write_report
 from fedcanon.report.page.live import serving

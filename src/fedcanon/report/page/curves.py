@@ -20,15 +20,15 @@ TITLES = {
 }
 SHARES = {"accuracy", "sparsity"}
 POINTS = 300
-"""Points of a curve; more could not be told apart on a screen."""
+"""The largest number of points of a curve; more could not be told apart on a screen."""
 DECADE = 10.0
-"""Ratio of largest to smallest value from which an axis is logarithmic."""
+"""An axis is logarithmic if the largest value is at least so many times the smallest."""
 
 Numbers = list[float | None]
 
 
 def panels(groups: Sequence[Group]) -> list[dict[str, Any]]:
-    """A panel for each measure that was taken, with a curve for each group that has it."""
+    """What the charts of measures show: a panel for each measure, with a curve for each group."""
     found = []
     histories = [[[r.flat() for r in run.records] for run in group.measured] for group in groups]
     for name, title in TITLES.items():
@@ -45,7 +45,10 @@ def panels(groups: Sequence[Group]) -> list[dict[str, Any]]:
 
 
 def _curve(histories: list[list[dict[str, Any]]], name: str) -> dict[str, Numbers]:
-    """The curve of one measure at the rounds after which all runs of a group have it."""
+    """The curve of one measure: mean, smallest and largest value over the runs of a group.
+
+    It has a point for every round after which all runs have the measure.
+    """
     tables = [{r["round"]: r for r in rows if r.get(name) is not None} for rows in histories]
     rounds = sorted(set.intersection(*map(set, tables))) if tables else []
     if not rounds:
@@ -70,5 +73,5 @@ def _curve(histories: list[list[dict[str, Any]]], name: str) -> dict[str, Number
 
 
 def shortened(value: float) -> float | None:
-    """Six digits, which is more than a screen shows; None for what no axis can show."""
+    """A number rounded to six digits; None if it is infinite or NaN, which no axis can show."""
     return float(f"{value:.6g}") if np.isfinite(value) else None

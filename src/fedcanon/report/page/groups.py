@@ -1,4 +1,4 @@
-"""Runs that differ only in their seed belong together; what tells the groups apart."""
+"""Runs that differ only in their seed form a group, with a label that tells it from the others."""
 
 from __future__ import annotations
 
@@ -13,29 +13,28 @@ from fedcanon.report.wording import setting
 
 @dataclass(frozen=True)
 class Group:
-    """Runs of one configuration with different seeds, under a label that no other group has."""
+    """Runs that differ only in their seed, and a label that no other group has."""
 
     label: str
     runs: list[Run]
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings of the group, with those of the first run where seeds matter."""
+        """The settings of the first run, which all runs share except for the seed."""
         return self.runs[0].settings
 
     @property
     def measured(self) -> list[Run]:
-        """The runs that means are taken over.
+        """The runs over which means are taken.
 
-        These are the finished ones. As long as there are none, it is all that have measures:
-        what has been reached so far.
+        These are the finished runs or, while there are none, all runs that have measures.
         """
         started = [run for run in self.runs if run.records]
         return [run for run in started if run.status == "finished"] or started
 
 
 def grouped(runs: Sequence[Run]) -> list[Group]:
-    """Groups in the order in which they first appear."""
+    """Put runs into groups, in the order of the first run of each group."""
     found: dict[str, list[Run]] = {}
     for run in runs:
         found.setdefault(_without_seed(run), []).append(run)
@@ -44,26 +43,26 @@ def grouped(runs: Sequence[Run]) -> list[Group]:
 
 
 def differing(groups: Sequence[Group]) -> list[str]:
-    """The keys, without the seed, in which groups differ."""
+    """The settings in which groups differ, without the seed."""
     keys = dict.fromkeys(key for group in groups for key in group.settings if key != "seed")
     return [key for key in keys if len(_values(key, groups)) > 1]
 
 
 def _label(group: Group, groups: Sequence[Group]) -> str:
-    """The method, with as few settings behind it as it takes to tell it from the others."""
+    """The name of the method, and as few settings as are needed to tell a group from the others."""
     words = []
-    rivals, key = list(groups), "algorithm.name"
+    alike, key = list(groups), "algorithm.name"
     while True:
         value = group.settings.get(key)
         words.append(setting(key, value))
-        rivals = [rival for rival in rivals if _text(rival.settings.get(key)) == _text(value)]
-        if len(rivals) == 1:
+        alike = [other for other in alike if _text(other.settings.get(key)) == _text(value)]
+        if len(alike) == 1:
             return " · ".join(words)
-        key = _telling(rivals)
+        key = _most_telling(alike)
 
 
-def _telling(groups: Sequence[Group]) -> str:
-    """The key that says most about how groups differ: a name, or else what has most values."""
+def _most_telling(groups: Sequence[Group]) -> str:
+    """The setting that tells most groups apart; names, such as that of the penalty, come first."""
     keys = differing(groups)
     names = [key for key in keys if key.endswith(".name")]
     return max(names or keys, key=lambda key: len(_values(key, groups)))

@@ -1,4 +1,4 @@
-"""The head of a page: what was run, and how far it is."""
+"""The head of a page: what was run, and how far it got."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from fedcanon.objectives import DataSummary
 from fedcanon.report.page.groups import Group
 from fedcanon.report.page.reading import Run
 from fedcanon.report.wording import described, different, duration
-from fedcanon.runs.config import CLIENTS_OWN, DEPLOYED, Config
+from fedcanon.runs.config import CLIENTS_OWN, DEFAULT_LOSS, DEPLOYED, Config
 
 LISTED = 4
-"""Different methods, models, … that the head of a page lists."""
+"""The largest number of different methods, models, … that the head of a page lists."""
 PACE = 20
-"""Measures from which the pace of a run is taken."""
+"""How many of the last measures tell the speed of a run."""
 
 
 def title(groups: Sequence[Group]) -> str:
-    """Methods and data in one line."""
+    """The title of a page: its methods and data."""
     runs = [run for group in groups for run in group.runs]
     methods = different(str(run.config.algorithm["name"]) for run in runs)
     data = different(run.config.data.name for run in runs)
@@ -27,7 +27,7 @@ def title(groups: Sequence[Group]) -> str:
 
 
 def facts(groups: Sequence[Group]) -> dict[str, list[str]]:
-    """What was run, as short as it can be said; a line for each alternative."""
+    """What was run: data, model, penalty, …, with a line for each variant among the runs."""
     found = [facts_of(run.config, run.data) for group in groups for run in group.runs]
     lines = {name: different(run[name] for run in found) for name in found[0]}
     return {name: _shortened(own) for name, own in lines.items()} | {
@@ -39,13 +39,19 @@ def facts_of(config: Config, data: DataSummary | None) -> dict[str, str]:
     """What a run with this configuration does, a line each; ``data`` is None if not yet known."""
     return {
         "data": _data(config, data),
-        "model": described(config.model.model_dump()),
+        "model": model_of(config),
         "penalty": described(config.penalty),
         "method": " · ".join(method_of(config)),
         "training": f"{config.rounds:,} rounds · batches of {config.batch_size} · "
         f"{config.precision}",
         "seed": str(config.seed),
     }
+
+
+def model_of(config: Config) -> str:
+    """The model and, if it is not the default one, its loss."""
+    model = described(config.model.model_dump())
+    return model if config.loss == DEFAULT_LOSS else f"{model}, loss {described(config.loss)}"
 
 
 def method_of(config: Config) -> list[str]:
@@ -62,7 +68,7 @@ def clients_of(config: Config) -> str:
 
 
 def progress(run: Run) -> dict[str, Any]:
-    """How far a run is, and how long the rest takes at the pace of the last rounds."""
+    """How many rounds of a run are done, and how long the rest will take at its present speed."""
     rounds, records = run.config.rounds, run.records
     done = records[-1].round if records else 0
     words = [f"round {done:,} of {rounds:,}"]

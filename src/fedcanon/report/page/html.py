@@ -1,4 +1,4 @@
-"""The page: text, numbers and the library that draws them, in one file."""
+"""Makes a page: text, numbers and the library that draws them, in one HTML file."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def check_target(path: str | Path) -> None:
     """Refuse a report that could not be written, before the work that it would hold.
 
     Raises:
-        FedcanonError: the path is a folder, or lies in a folder that does not exist.
+        FedcanonError: The path is a folder, or lies in a folder that does not exist.
     """
     path = Path(path)
     if path.is_dir():
@@ -45,11 +45,11 @@ def write_report(folders: Sequence[RunFolder], path: str | Path) -> None:
     """Write one page about some runs; the file is there whole or not at all.
 
     Args:
-        folders: the runs, finished or not.
-        path: the page, an HTML file.
+        folders: The runs, finished or not.
+        path: The page, an HTML file.
 
     Raises:
-        FedcanonError: a run is damaged, or the page cannot be written.
+        FedcanonError: A run is damaged, or the page cannot be written.
     """
     text = page(content([read_run(folder) for folder in folders]))
     with explained(f"cannot write the report {path}"):
@@ -57,7 +57,7 @@ def write_report(folders: Sequence[RunFolder], path: str | Path) -> None:
 
 
 def content(runs: Sequence[Run]) -> dict[str, Any]:
-    """All that a page says: the text above and below its charts, and the charts' numbers."""
+    """What a page shows of some runs: the HTML above and below its charts, and their numbers."""
     groups = grouped(runs)
     title = head.title(groups)
     top = _render(
@@ -88,7 +88,7 @@ def content(runs: Sequence[Run]) -> dict[str, Any]:
 
 
 def page(content: dict[str, Any] | None) -> str:
-    """A complete page; one without content asks its server for it, again and again."""
+    """A complete HTML page; without ``content`` it asks its server for content again and again."""
     # Imported here because it takes a fifth of a second, which only pages need.
     from plotly.offline import get_plotlyjs  # type: ignore[import-untyped]
 
@@ -119,6 +119,6 @@ def _templates() -> Environment:
 
 
 def _file(name: str) -> Markup:
-    """A file that is ours, so nothing in it is escaped."""
+    """A file of this package; nothing in it is escaped."""
     folder = files("fedcanon.report.page") / "templates"
     return Markup((folder / name).read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""Zeros in every layer of the final models."""
+"""How many weights of each layer are zero in the final models."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fedcanon.report.page.reading import Layer
 
 
 def layers(groups: Sequence[Group]) -> dict[str, Any]:
-    """Layers of all models, and the mean share of zeros that each group has in them."""
+    """What the chart of layers shows: names, sizes, and for each group the mean shares of zeros."""
     models = [[run.layers for run in group.runs if run.layers] for group in groups]
     sizes = {name: layer.size for own in models for run in own for name, layer in run.items()}
     shares = [[_share([run[n] for run in own if n in run]) for n in sizes] for own in models]

@@ -1,4 +1,4 @@
-"""A page on this machine that follows a run."""
+"""Serves a page that follows a run, for browsers on this machine."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from fedcanon.runs.folder import RunFolder
 
 HOST = "127.0.0.1"
 NAMES = {HOST, "localhost"}
-"""Names under which this machine may be asked; a foreign one is a page that pretends to be ours."""
+"""Host names that a request may have; with others, a foreign website could read the run."""
 PATIENCE = 2.0
-"""Seconds in which an open page asks at least once."""
+"""An open page asks for news at least once in so many seconds."""
 
 
 @contextmanager
@@ -32,11 +32,11 @@ def serving(path: str | Path, port: int = 0) -> Iterator[str]:
     At the end it waits until a page that is open has seen the last state of the run.
 
     Args:
-        path: the folder of the run, which need not exist yet.
-        port: where to serve; 0 takes a free port.
+        path: The folder of the run, which need not exist yet.
+        port: Where to serve; 0 takes a free port.
 
     Raises:
-        FedcanonError: the port cannot be used.
+        FedcanonError: The port cannot be used.
     """
     with explained(f"cannot serve a page on port {port}"):
         server = _Server(Path(path), port)
@@ -51,7 +51,7 @@ def serving(path: str | Path, port: int = 0) -> Iterator[str]:
 
 
 class _Server(ThreadingHTTPServer):
-    """Knows the run; every request has a thread of its own."""
+    """A server for one run; each request has a thread of its own."""
 
     daemon_threads = True
 
@@ -60,10 +60,10 @@ class _Server(ThreadingHTTPServer):
         super().__init__((HOST, port), _Handler)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing in the terminal of a run: a browser that goes away is no error."""
+        """Print nothing into the terminal of a run: a browser that goes away is no error."""
 
     def news(self) -> bytes:
-        """All that the page shows, or why it cannot be shown."""
+        """What the page shows of the run, as JSON, or why it cannot be shown."""
         self.asked = time.monotonic()
         try:
             found = content([read_run(RunFolder(self.path))])
@@ -76,7 +76,7 @@ class _Server(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Two addresses: the page and its numbers."""
+    """Answers two addresses: the page, and its numbers."""
 
     server: _Server
     timeout = 10.0

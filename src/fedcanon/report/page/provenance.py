@@ -1,4 +1,4 @@
-"""Where results come from: settings that differ, and what the runs were made with."""
+"""The foot of a page: settings that differ, and what the runs were made with."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fedcanon.report.wording import different, written
 
 
 def differences(groups: Sequence[Group]) -> dict[str, list[str]]:
-    """The settings in which groups differ, each with its value for every group."""
+    """The settings in which groups differ, each with its value in every group."""
     found = {
         key: [written(group.settings.get(key)) for group in groups] for key in differing(groups)
     }
@@ -20,7 +20,7 @@ def differences(groups: Sequence[Group]) -> dict[str, list[str]]:
 
 
 def environment(runs: Sequence[Run]) -> dict[str, list[str]]:
-    """What the runs were made with; several lines where they were not made with the same."""
+    """Command, versions and hardware of the runs; several lines where they differ."""
     known = [run.environment for run in runs if run.environment]
     found = {
         "command": different(shlex.join(made.command) for made in known),

@@ -1,4 +1,4 @@
-"""What a page takes from the folder of a run."""
+"""Reads from the folder of a run what a page shows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fedcanon.runs.training import MODEL
 
 @dataclass(frozen=True)
 class Layer:
-    """One weight tensor of a model: how many entries it has and how many of them are 0."""
+    """One weight tensor of a model: its number of entries, and how many of them are 0."""
 
     size: int
     zeros: int
@@ -28,9 +28,11 @@ class Layer:
 
 @dataclass(frozen=True)
 class Run:
-    """A run as it is at one moment.
+    """A run as its folder was when it was read.
 
-    ``settings`` is the configuration with dotted keys; ``layers`` is None while there is no model.
+    ``status`` is "finished", "running" or "interrupted" and ``stopped`` says why it ended, if it
+    did. ``settings`` is the configuration with dotted keys, such as "algorithm.beta". ``layers``
+    is None while there is no model.
     """
 
     name: str
@@ -45,11 +47,15 @@ class Run:
 
 
 def read_run(folder: RunFolder) -> Run:
-    """Read a run, whether it is finished, going on or interrupted."""
-    config = folder.config  # first: it is missing where there is no run at all
+    """Read a run, whether it is finished, going on or interrupted.
+
+    Raises:
+        FedcanonError: A file of the run is missing or damaged.
+    """
+    config = folder.config  # first, because a folder without it is not a run
     status, ending, environment = folder.status, folder.result, folder.environment
     settings = dict(dotted(config.model_dump(exclude_none=True)))
-    if environment is not None:  # filled in from the data of each seed, and yet the same setting
+    if environment is not None:  # what "auto" became depends on the seed: it is one setting
         settings.update(dict.fromkeys(environment.automatic, "auto"))
     return Run(
         folder.name,
@@ -65,12 +71,13 @@ def read_run(folder: RunFolder) -> Run:
 
 
 def _layers(path: Path) -> dict[str, Layer] | None:
-    """The tensors that a penalty acts on by default: weights, or all where there are none."""
+    """The weight tensors of a model, on which penalties act by default; all if there are none."""
     if not path.is_file():
         return None
     try:
         with safe_open(path, framework="pt") as file:
-            tensors = {name: file.get_tensor(name) for name in sorted(file.keys(), key=_numbers)}
+            names = sorted(file.keys(), key=_natural_order)
+            tensors = {name: file.get_tensor(name) for name in names}
     except (OSError, SafetensorError) as error:
         raise FedcanonError(f"cannot read the model {path}: {error}.") from None
     weights = {name: tensor for name, tensor in tensors.items() if tensor.dim() > 1} or tensors
@@ -81,6 +88,6 @@ def _layers(path: Path) -> dict[str, Layer] | None:
     }
 
 
-def _numbers(name: str) -> list[tuple[str, int]]:
-    """Sorts layer10 behind layer2."""
+def _natural_order(name: str) -> list[tuple[str, int]]:
+    """A key to sort names by: layer2 comes before layer10."""
     return [(text, int(number or 0)) for text, number in re.findall(r"(\D*)(\d*)", name)]

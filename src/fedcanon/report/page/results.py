@@ -1,4 +1,4 @@
-"""What came out: the last measures, over seeds."""
+"""The table of results: the last measures, averaged over seeds."""
 
 from __future__ import annotations
 
@@ -45,29 +45,33 @@ COLUMNS: dict[str, tuple[Callable[[Record], float | None], Write, Write]] = {
     "sent": (lambda r: r.cost.bytes_down + r.cost.bytes_up, byte_count, byte_count),
     "seconds": (lambda record: record.cost.seconds, _seconds, _digits),
 }
-"""What is shown of the last record, and how means and deviations are written."""
+"""For each column: its measure, how its mean is written, and how its deviation is."""
 
 
 @dataclass(frozen=True)
-class Row:
-    """What a group reached: by column, the mean over its runs and, behind a ±, the deviation."""
+class ResultRow:
+    """What a group reached.
+
+    ``runs`` is the number of runs behind the means; ``cells`` holds, by column, the mean and the
+    standard deviation as text.
+    """
 
     label: str
     runs: int
     cells: dict[str, tuple[str, str]]
 
 
-def results(groups: Sequence[Group]) -> list[Row]:
-    """The last measures of all groups, without columns in which nothing was measured."""
+def results(groups: Sequence[Group]) -> list[ResultRow]:
+    """A row for each group; columns in which nothing was measured are left out."""
     rows = [_row(group) for group in groups]
     used = [name for name in ("rounds", *COLUMNS) if any(name in row.cells for row in rows)]
     return [replace(row, cells={n: row.cells.get(n, NOTHING) for n in used}) for row in rows]
 
 
-def _row(group: Group) -> Row:
+def _row(group: Group) -> ResultRow:
     last = [run.records[-1] for run in group.measured]
     if not last:
-        return Row(group.label, 0, {})
+        return ResultRow(group.label, 0, {})
     cells = {"rounds": (" / ".join(different(f"{record.round:,}" for record in last)), "")}
     for name, (measure, write_mean, write_deviation) in COLUMNS.items():
         values = [value for value in map(measure, last) if value is not None]
@@ -75,11 +79,11 @@ def _row(group: Group) -> Row:
             mean, deviation = mean_and_deviation(values)
             spread = f"± {write_deviation(deviation)}" if deviation else ""
             cells[name] = (write_mean(mean), spread)
-    return Row(group.label, len(last), cells)
+    return ResultRow(group.label, len(last), cells)
 
 
 def notes(groups: Sequence[Group]) -> list[str]:
-    """What a reader of the results has to know, beside the status of a run that stands alone."""
+    """Sentences below the table: on unfinished runs, and on methods that ignore the penalty."""
     several = sum(len(group.runs) for group in groups) > 1
     unfinished = [
         f"{_progress(run)}{'' if run in group.measured else ', left out of the means'}"
