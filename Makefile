@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/pytest -n auto --dist worksteal --durations=20
 
-.PHONY: help run test quick exhaustive lint layers types docs bench bench-peers clean
+.PHONY: help run test quick exhaustive doctest lint layers types docs bench bench-peers clean
 .DEFAULT_GOAL := run
 
 help: ## what can be made
@@ -15,13 +15,16 @@ run: $(VENV)/run.stamp ## train the default job on embedded data
 	$(BIN)/fedcanon run
 
 # Tracing takes a third more time: what is counted is what the fast tests reach in their own process.
-test: lint types docs ## everything that must hold before a change lands
+test: lint types docs doctest ## everything that must hold before a change lands
 	$(PYTEST) -m "not (slow or exhaustive)" --cov=fedcanon --cov-report=
 	$(BIN)/coverage report | tail -n 1 # the total
 	$(PYTEST) -m "slow and not exhaustive"
 
-quick: lint types ## the same without documentation and slow tests
+quick: lint types doctest ## the same without documentation and slow tests
 	$(PYTEST) -m "not (slow or exhaustive)"
+
+doctest: $(VENV)/dev.stamp ## the examples in docstrings
+	$(BIN)/pytest -q --doctest-modules src
 
 exhaustive: $(VENV)/dev.stamp ## the tests that take minutes
 	$(BIN)/pytest -m exhaustive
