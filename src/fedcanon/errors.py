@@ -37,3 +37,9 @@ def is_out_of_memory(error: BaseException) -> bool:
     PyTorch raises a general RuntimeError for that on CPUs, which only its text identifies.
     """
     return isinstance(error, MemoryError) or "can't allocate memory" in str(error)
+
+
+def first_line(error: BaseException) -> str:
+    """Shorten the message of a library's error to its first line, without a full stop."""
+    text = str(error).strip() or type(error).__name__
+    return text.partition("\n")[0].strip().rstrip(".:")

@@ -100,7 +100,7 @@ def run(whole_run, tmp_path, monkeypatch):
     """A copy of the run, in the runs folder of the commands."""
     monkeypatch.setenv("FEDCANON_RUNS", str(tmp_path))
     # A damaged configuration may ask for years of training.
-    monkeypatch.setattr(training, "_go_on", lambda run, *_: training.load(run.path))
+    monkeypatch.setattr(training, "_train_and_save", lambda run, *_: training.load(run.path))
     return shutil.copytree(whole_run, tmp_path / "first")
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from fedcanon.cli.app import ConfigFile, Settings, app, console, table_of
-from fedcanon.runs.check import PROX_STEP, Condition, check_config
+from fedcanon.runs.check import PROX_STEP, check_config
 from fedcanon.runs.config import load_config
 
 
@@ -23,7 +23,8 @@ def check(
     console.print(f"L ≈ {report.L:.4g} (power iteration at the start), ρ = {report.rho:.4g}")
     table = table_of("", "condition", "setting", "limit")
     for condition in report.conditions:
-        mark = "[green]✓[/]" if condition.holds else _broken_mark(condition)
+        broken = "[red]✗[/]" if condition.required else "[yellow]–[/]"
+        mark = "[green]✓[/]" if condition.holds else broken
         setting = f"{condition.setting} = {condition.value:.4g}"
         table.add_row(mark, condition.reason, setting, f"{condition.limit:.4g}")
     console.print(table)
@@ -36,7 +37,3 @@ def check(
         console.print("[dim]✗ must hold; – is sufficient, but runs often converge without it.[/]")
     if any(condition.required and not condition.holds for condition in report.conditions):
         raise typer.Exit(1)
-
-
-def _broken_mark(condition: Condition) -> str:
-    return "[red]✗[/]" if condition.required else "[yellow]–[/]"

@@ -18,7 +18,6 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -119,15 +118,6 @@ def _remembered(stamp: Path) -> str:
     return stamp.read_text() if stamp.is_file() else ""
 
 
-@dataclass(frozen=True)
-class _Record:
-    """By what a file of tensors is known again."""
-
-    size: int
-    mtime_ns: int
-    sha256: str
-
-
 def _tensors(place: Path, content: str, version: int) -> Path:
     return place / f"{content}-v{version}.pt"
 
@@ -138,13 +128,13 @@ def _read(tensors: Path, name: str) -> Dataset | None:
     The checksum is verified when the time of the file is not the recorded one.
     """
     try:
-        record = read_json(tensors.with_suffix(".json"), TypeAdapter(_Record))
+        record = read_json(tensors.with_suffix(".json"), TypeAdapter(dict[str, int | str]))
         stat = tensors.stat()
     except (FileNotFoundError, FedcanonError):
         return None
-    if record is None or stat.st_size != record.size:
+    if record is None or stat.st_size != record.get("size"):
         return None
-    if stat.st_mtime_ns != record.mtime_ns and _sha256(tensors) != record.sha256:
+    if stat.st_mtime_ns != record.get("mtime_ns") and _sha256(tensors) != record.get("sha256"):
         return None
     packed = torch.load(tensors, mmap=True, weights_only=True)
     train, test = (
@@ -163,8 +153,8 @@ def _write(tensors: Path, dataset: Dataset) -> None:
     }
     write_whole(tensors, partial(torch.save, packed))
     stat = tensors.stat()
-    record = _Record(stat.st_size, stat.st_mtime_ns, _sha256(tensors))
-    write_whole(tensors.with_suffix(".json"), json.dumps(asdict(record)))
+    known = {"size": stat.st_size, "mtime_ns": stat.st_mtime_ns, "sha256": _sha256(tensors)}
+    write_whole(tensors.with_suffix(".json"), json.dumps(known))
 
 
 _CSR = ("data", "indices", "indptr")

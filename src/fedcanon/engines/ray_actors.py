@@ -24,7 +24,7 @@ from fedcanon.engines.processes import ATTEMPTS, cores
 from fedcanon.engines.ray_messages import PackedMessage, pack, unpack
 from fedcanon.engines.tasks import Participation, WorkerSetup
 from fedcanon.engines.workers import Answer, Shared, Task, Workers
-from fedcanon.errors import FedcanonError
+from fedcanon.errors import FedcanonError, first_line
 from fedcanon.objectives import ModuleClients, Problem
 from fedcanon.units import GIB
 
@@ -178,10 +178,8 @@ def _start(cpus: int) -> None:
             warnings.simplefilter("ignore", FutureWarning)
             ray.init(**place, log_to_driver=False, logging_level=logging.WARNING)
     except (ConnectionError, RuntimeError, ValueError) as error:
-        reason = str(error).partition("\n")[0]
-        raise FedcanonError(
-            f"Ray cannot be used at {address or 'this machine'}: {reason}"
-        ) from error
+        place_name = address or "this machine"
+        raise FedcanonError(f"Ray cannot be used at {place_name}: {first_line(error)}.") from error
 
 
 class _States:

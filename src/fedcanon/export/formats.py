@@ -16,8 +16,7 @@ import torch
 from safetensors.torch import save as to_safetensors
 from torch import nn
 
-from fedcanon.errors import FedcanonError
-from fedcanon.export.messages import one_line
+from fedcanon.errors import FedcanonError, first_line
 from fedcanon.export.operations import Shape
 from fedcanon.export.sparse import save_sparse
 from fedcanon.files import explained, write_whole
@@ -101,7 +100,7 @@ def _program(module: nn.Module, example_shape: Shape, what: str) -> torch.export
 
 
 def _unfit(what: str, error: Exception) -> FedcanonError:
-    return FedcanonError(f"{what} cannot express the network: {one_line(error)}.")
+    return FedcanonError(f"{what} cannot express the network: {first_line(error)}.")
 
 
 @contextmanager

@@ -14,8 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
-from fedcanon.errors import FedcanonError
-from fedcanon.export.messages import one_line
+from fedcanon.errors import FedcanonError, first_line
 from fedcanon.export.operations import (
     NORMS,
     Shape,
@@ -98,7 +97,7 @@ class TracedNetwork:
                 shapes.run(example)
         except Exception as error:  # whatever the forward of a network raises
             raise FedcanonError(
-                f"torch.fx cannot follow the network: {one_line(error)}."
+                f"torch.fx cannot follow the network: {first_line(error)}."
             ) from error
         self._nodes, self._shapes = list(traced.graph.nodes), shapes.found
         self._modules = dict(traced.named_modules())

@@ -7,9 +7,8 @@ from copy import deepcopy
 import torch
 from torch import nn
 
-from fedcanon.errors import FedcanonError
+from fedcanon.errors import FedcanonError, first_line
 from fedcanon.export.links import Link, TracedNetwork
-from fedcanon.export.messages import one_line
 from fedcanon.export.operations import Shape
 from fedcanon.export.surgery import (
     by_unit,
@@ -98,7 +97,7 @@ def _require_same(module: nn.Module, pruned: nn.Module, example_shape: Shape) ->
         try:
             found = pruned(inputs)
         except Exception as error:  # whatever the forward of a network raises
-            raise FedcanonError(f"the pruned network fails: {one_line(error)}.") from error
+            raise FedcanonError(f"the pruned network fails: {first_line(error)}.") from error
     allowed = torch.finfo(like.dtype).eps ** 0.5 * max(1.0, float(expected.abs().max()))
     if not torch.allclose(found, expected, rtol=0, atol=allowed):
         raise FedcanonError("the pruned network has other outputs.")

@@ -11,8 +11,7 @@ from safetensors import SafetensorError, safe_open
 from scipy import sparse
 from torch import Tensor
 
-from fedcanon.errors import FedcanonError
-from fedcanon.export.messages import one_line
+from fedcanon.errors import FedcanonError, first_line
 from fedcanon.runs.model_file import write_tensors
 
 SHAPES = "csr_shapes"
@@ -65,7 +64,7 @@ def load_sparse(path: str | Path) -> dict[str, Tensor]:
             f"{path} was not written by 'fedcanon export --format sparse'."
         ) from None
     except (OSError, SafetensorError, ValueError) as error:
-        raise FedcanonError(f"cannot read {path}: {one_line(error)}.") from None
+        raise FedcanonError(f"cannot read {path}: {first_line(error)}.") from None
     return tensors
 
 

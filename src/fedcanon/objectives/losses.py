@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from fedcanon.errors import FedcanonError
+from fedcanon.errors import FedcanonError, first_line
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 """The mean loss over a batch, called as loss(outputs, targets) like PyTorch's losses."""
@@ -41,9 +41,9 @@ def require_mean(name: str, loss: Loss, classes: int) -> None:
         single = [loss(outputs[k : k + 1], targets[k : k + 1]) for k in range(len(targets))]
         mean = torch.stack(single).mean()
     except (RuntimeError, ValueError, TypeError, IndexError) as error:
-        reason = str(error).partition("\n")[0].rstrip(".")
         raise FedcanonError(
-            f"the loss '{name}' fails on scores of shape {tuple(outputs.shape)}: {reason}."
+            f"the loss '{name}' fails on scores of shape {tuple(outputs.shape)}: "
+            f"{first_line(error)}."
         ) from error
     if whole.shape != () or not torch.allclose(whole, mean, rtol=1e-3, atol=1e-6):
         raise FedcanonError(

@@ -11,7 +11,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from fedcanon.errors import FedcanonError
+from fedcanon.errors import FedcanonError, first_line
 from fedcanon.files import write_whole
 from fedcanon.objectives.models import Imported
 from fedcanon.runs.config import Config
@@ -54,6 +54,5 @@ def load_model(config: Config, shape: tuple[int, ...], classes: int, path: Path)
             module = model.build(shape, classes)
         module.load_state_dict(load_file(path), assign=True)
     except (OSError, SafetensorError, RuntimeError, TypeError) as error:
-        reason = str(error).partition("\n")[0]
-        raise FedcanonError(f"cannot load the model {path}: {reason}") from None
+        raise FedcanonError(f"cannot load the model {path}: {first_line(error)}.") from None
     return module.to(getattr(torch, config.precision)).eval()

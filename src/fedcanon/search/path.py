@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tomli_w
@@ -32,7 +31,7 @@ from fedcanon.runs.steps import AUTO, estimated_smoothness, with_steps
 from fedcanon.runs.training import MODEL, fit_as
 from fedcanon.search.kappas import automatic_kappas, is_deep, null_model, require_kappa
 from fedcanon.search.point import Parameters, Point, keep_point, load_point
-from fedcanon.search.search_folder import SearchIdentity, open_search
+from fedcanon.search.search_folder import SearchIdentity, open_search, write_table
 from fedcanon.search.selection import Selection, bic, hold_out
 
 TABLE, SELECTED = "path.csv", "selected.toml"
@@ -145,7 +144,7 @@ def follow(search: PathSearch, folder: Path, watch: WatchRun) -> FollowedPath:
             _refuse_a_dead_start(problem, points, configs)
             problem.buffers.copy_(parameters.buffers)  # which are part of the next start
             problem = replace(problem, start=parameters.vector)
-        write_whole(folder / TABLE, _table(search.selection, points))
+        write_table(folder / TABLE, _rows(search.selection, points))
         chosen = search.selection.best(points)
         found = FollowedPath(folder, points, chosen, federation.penalty)
         save_model(problem.clients[0].module(*found.parameters(chosen)), folder / MODEL)
@@ -234,9 +233,9 @@ def _refuse_a_dead_start(problem: Problem, points: Sequence[Point], configs: lis
         )
 
 
-def _table(selection: Selection, points: Sequence[Point]) -> str:
-    """The path as CSV, a row for each κ."""
-    rows = [
+def _rows(selection: Selection, points: Sequence[Point]) -> list[dict[str, Any]]:
+    """The table of a path: a row for each κ."""
+    return [
         {
             "kappa": point.kappa,
             "stopped": point.stopped,
@@ -246,8 +245,3 @@ def _table(selection: Selection, points: Sequence[Point]) -> str:
         }
         for point in points
     ]
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
@@ -59,6 +59,13 @@ def open_search(path: Path, identity: SearchIdentity) -> Iterator[None]:
     going_on = f"the search in {path} is going on in another process"
     with locked(path, f"{going_on}: wait for its end, or stop it."):
         yield
+
+
+def write_table(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write rows with the same columns as a CSV file."""
+    import pandas as pd  # takes half a second, which most commands do not need
+
+    write_whole(path, pd.DataFrame(rows, dtype=object).to_csv(index=False, lineterminator="\n"))
 
 
 def _make(path: Path, identity: SearchIdentity) -> None:

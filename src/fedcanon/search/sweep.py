@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from fedcanon.errors import FedcanonError, RunStoppedError
-from fedcanon.files import write_whole
 from fedcanon.runs.build import build, check_names
 from fedcanon.runs.config import Config, load_config, unknown_name
 from fedcanon.runs.folder import RunFolder
 from fedcanon.runs.measures import measure
 from fedcanon.search.goal import Goal
-from fedcanon.search.search_folder import SearchIdentity, open_search
+from fedcanon.search.search_folder import SearchIdentity, open_search, write_table
 from fedcanon.search.space import SEED, Sampler, Space
 from fedcanon.search.trials import RunOutcome, Trial, Trials, TrialStatus
 from fedcanon.search.workers import run_once, worker_processes
@@ -153,7 +151,7 @@ def run_sweep(sweep: Sweep, folder: Path, workers: int, watch: WatchSweep) -> li
                 f"stopped: the same command goes on with what is missing in {folder}."
             ) from None
         found = trials.all()
-        write_whole(folder / TABLE, _table(sweep, found))
+        write_table(folder / TABLE, _rows(sweep, found))
         return found
 
 
@@ -209,16 +207,17 @@ def _refuse_runs_of_others(paths: Sequence[Path]) -> None:
                 pass
 
 
-def _table(sweep: Sweep, trials: Sequence[Trial]) -> str:
-    """The trials as CSV, a row each."""
-    seeds = [f"seed {seed}" for seed in sweep.seeds]
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    head = ["trial", "state", *sweep.space.axes, sweep.goal.measure, "deviation", *seeds, "error"]
-    writer.writerow(head)
-    for trial in trials:
-        settings = [trial.params[key] for key in sweep.space.axes]
-        judged = [trial.mean, trial.deviation] if trial.values else [None, None]
-        values = trial.values or [None] * len(seeds)
-        writer.writerow([trial.number, trial.state, *settings, *judged, *values, trial.error])
-    return text.getvalue()
+def _rows(sweep: Sweep, trials: Sequence[Trial]) -> list[dict[str, Any]]:
+    """The table of a sweep: a row for each trial."""
+    return [
+        {
+            "trial": trial.number,
+            "state": str(trial.state),
+            **{key: trial.params[key] for key in sweep.space.axes},
+            sweep.goal.measure: trial.mean if trial.values else None,
+            "deviation": trial.deviation if trial.values else None,
+            **dict(zip_longest((f"seed {seed}" for seed in sweep.seeds), trial.values)),
+            "error": trial.error,
+        }
+        for trial in trials
+    ]

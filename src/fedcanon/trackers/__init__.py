@@ -53,12 +53,4 @@ def tracking(names: Iterable[str], folder: str | Path) -> Iterator[list[Tracker]
             tracker.finish()
 
 
-__all__ = [
-    "TRACKERS",
-    "MLflow",
-    "TensorBoard",
-    "Tracker",
-    "WandB",
-    "check_trackers",
-    "tracking",
-]
+__all__ = ["TRACKERS", "MLflow", "TensorBoard", "Tracker", "WandB", "check_trackers", "tracking"]

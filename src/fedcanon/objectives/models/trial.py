@@ -7,7 +7,7 @@ from copy import deepcopy
 import torch
 from torch import Tensor, nn
 
-from fedcanon.errors import FedcanonError
+from fedcanon.errors import FedcanonError, first_line
 
 
 def require_fit(name: str, module: nn.Module, inputs: Tensor, classes: int) -> None:
@@ -28,9 +28,9 @@ def require_fit(name: str, module: nn.Module, inputs: Tensor, classes: int) -> N
         with torch.no_grad():
             outputs = deepcopy(module).train()(inputs)
     except (RuntimeError, ValueError) as error:
-        reason = str(error).partition("\n")[0].rstrip(".")
         raise FedcanonError(
-            f"the model '{name}' fails on a batch of shape {tuple(inputs.shape)}: {reason}."
+            f"the model '{name}' fails on a batch of shape {tuple(inputs.shape)}: "
+            f"{first_line(error)}."
         ) from error
     expected = (len(inputs), classes)
     if not isinstance(outputs, Tensor) or outputs.shape != expected:

@@ -13,37 +13,18 @@ from fedcanon.runs.measures import Record
 
 NOTHING = ("–", "")
 
-
-def _number(value: float) -> str:
-    return f"{value:.4g}"
-
-
-def _digits(value: float) -> str:
-    return f"{value:.2g}"
-
-
-def _share(value: float) -> str:
-    return f"{value:.2%}"
-
-
-def _seconds(value: float) -> str:
-    return f"{value:,.1f}"
-
-
-def _count(value: float) -> str:
-    return f"{value:,.0f}"
-
-
 Write = Callable[[float], str]
+_NUMBER, _DIGITS = "{:.4g}".format, "{:.2g}".format
+_SHARE, _COUNT = "{:.2%}".format, "{:,.0f}".format
 COLUMNS: dict[str, tuple[Callable[[Record], float | None], Write, Write]] = {
-    "f + h": (lambda record: record.objective, _number, _digits),
-    "loss f": (lambda record: record.loss, _number, _digits),
-    "accuracy": (lambda record: record.test.get("accuracy"), _share, _share),
-    "‖G‖": (lambda record: record.gradient_norm, _number, _digits),
-    "zeros": (lambda record: record.sparsity, _share, _share),
-    "prox calls": (lambda r: r.cost.server_prox + r.cost.client_prox, _count, _count),
+    "f + h": (lambda record: record.objective, _NUMBER, _DIGITS),
+    "loss f": (lambda record: record.loss, _NUMBER, _DIGITS),
+    "accuracy": (lambda record: record.test.get("accuracy"), _SHARE, _SHARE),
+    "‖G‖": (lambda record: record.gradient_norm, _NUMBER, _DIGITS),
+    "zeros": (lambda record: record.sparsity, _SHARE, _SHARE),
+    "prox calls": (lambda r: r.cost.server_prox + r.cost.client_prox, _COUNT, _COUNT),
     "sent": (lambda r: r.cost.bytes_down + r.cost.bytes_up, byte_count, byte_count),
-    "seconds": (lambda record: record.cost.seconds, _seconds, _digits),
+    "seconds": (lambda record: record.cost.seconds, "{:,.1f}".format, _DIGITS),
 }
 """For each column: its measure, how its mean is written, and how its deviation is."""
 
