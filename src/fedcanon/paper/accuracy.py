@@ -76,7 +76,7 @@ ROWS = (
         "tiny_imagenet", "resnet18", "dirichlet:0.2", 0.2969, 0.0024, 0.1849, 0.0207, 0.1978, 0.0109
     ),
 )
-"""In the order in which they are run: what takes longest last."""
+"""The rows in the order in which they are run: what takes longest comes last."""
 
 
 @dataclass(frozen=True)
@@ -158,9 +158,9 @@ PLANS = {
 }
 
 Found = Mapping[Row, Mapping[str, Trained]]
-"""By row and method."""
+"""The trainings by row and method."""
 Notes = Mapping[Row, str]
-"""What part of the dataset is used, where it is not all."""
+"""Which part of its dataset each row uses; empty where it uses all."""
 
 
 def run(scale: Scale, trainer: Trainer) -> Iterator[Outcome]:
@@ -250,7 +250,7 @@ def _percent(mean: float, deviation: float) -> str:
 
 
 def _shown(trained: Trained) -> str:
-    """Without a deviation where there is only one seed."""
+    """Mean and deviation in percent; only the mean where there is one seed."""
     text = _percent(trained.accuracy, trained.deviation)
     return text if len(trained.trainings) > 1 else text.partition("±")[0]
 

@@ -55,7 +55,7 @@ OTHERS = (
     Formulas("PGD", "1", 1, 2),
 )
 STEPS = {"ProxSkip": {"beta": BETA, "probability": PROBABILITY}, "PGD": {"alpha": BETA}}
-"""Of the methods that do not take K local steps."""
+"""The steps of the methods that do not take K local steps."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Cost:
     prox: float
     floats: float
     floats_down: float
-    """Those from the server."""
+    """The part of the floats that the server sends."""
 
     @property
     def agrees(self) -> bool:

@@ -24,7 +24,7 @@ class Panel:
     curves: Mapping[str, Points]
     logarithmic: bool = False
     after_start: bool = False
-    """Whether the axis leaves out how low the curves begin."""
+    """Whether the y axis is fitted to the curves without their first points, which lie far off."""
 
 
 def draw(

@@ -14,7 +14,7 @@ from fedcanon.paper.trials import Trainer
 
 @dataclass(frozen=True)
 class Counts:
-    """Training and test samples, classes and the shape of an input; nothing where it is absent."""
+    """Training and test samples, classes and the shape of an input; 0 where there is none."""
 
     train: int = 0
     test: int = 0

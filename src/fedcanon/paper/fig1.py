@@ -45,7 +45,7 @@ SETTINGS = {
 
 
 class Point(NamedTuple):
-    """What is measured after a round."""
+    """Training loss and ‖G‖ after a round."""
 
     round: int
     loss: float
@@ -53,15 +53,15 @@ class Point(NamedTuple):
 
     @classmethod
     def of(cls, record: Record) -> Point:
-        """The point of a record."""
+        """What a record says of a round."""
         assert record.gradient_norm is not None  # every run asks for it
         return cls(record.round, record.loss, record.gradient_norm)
 
 
 Curves = dict[str, list[Point]]
-"""By the step that varies, as text."""
+"""The course of trainings, by the step that varies as text."""
 Found = dict[str, dict[str, Curves]]
-"""By the sign of the step that varies, and by method."""
+"""All courses, by the sign of the step that varies (α or β) and by method."""
 
 
 def run(scale: Scale, trainer: Trainer) -> Iterator[Outcome]:

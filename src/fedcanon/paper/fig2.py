@@ -26,7 +26,10 @@ PARTITIONS = {"i.i.d.": "iid", "Dir(0.1)": "dirichlet:0.1", "Dir(0.01)": "dirich
 
 @dataclass(frozen=True)
 class RepeatedLengths(FashionLengths):
-    """N = 10, K = 20 and T = 200 are the paper's; it gives neither batch nor step."""
+    """Trainings that are repeated for some seeds.
+
+    N = 10, K = 20 and T = 200 are the paper's; it gives neither batch nor step.
+    """
 
     every: int | None = 10
     betas: tuple[float, ...] = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
@@ -107,7 +110,7 @@ def _table(rounds: int, results: Results, steps: str) -> Table:
 
 
 def _claims(results: Results, steps: str) -> Iterator[Claim]:
-    """That all are level on i.i.d. data, and that FedAvg falls behind on others."""
+    """All methods are level on i.i.d. data, and FedAvg falls behind on other data."""
     spread = _spread(results["i.i.d."], METHODS)
     yield Claim(
         f"i.i.d.: all methods reach the same accuracy ({steps})",
@@ -131,7 +134,7 @@ def _claims(results: Results, steps: str) -> Iterator[Claim]:
 
 
 def _level(equal: Results) -> Claim:
-    """That the methods with control variables are level on all data."""
+    """The methods with control variables are level on all data."""
     found = {
         shown: (_spread(by_method, CORRECTED), _noise(by_method, CORRECTED))
         for shown, by_method in equal.items()

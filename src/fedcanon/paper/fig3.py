@@ -27,7 +27,10 @@ PARTITIONS = {"i.i.d.": "iid", "Dir(1)": "dirichlet:1", "Dir(0.2)": "dirichlet:0
 
 @dataclass(frozen=True)
 class TimedLengths(FashionLengths):
-    """N = 10, K = 40 and T = 200 are the paper's; it gives neither batch nor steps nor κ."""
+    """Trainings whose rounds are timed.
+
+    N = 10, K = 40 and T = 200 are the paper's; it gives neither batch nor steps nor κ.
+    """
 
     every: int | None = 5
     local_steps: int = 40
@@ -62,7 +65,7 @@ SETTINGS = {
 }
 
 Seconds = Mapping[str, float]
-"""Of a round, by method."""
+"""The seconds of a round, by method."""
 
 
 def run(scale: Scale, trainer: Trainer) -> Iterator[Outcome]:

@@ -20,7 +20,7 @@ from fedcanon.paper.outcome import Outcome, Scale
 from fedcanon.paper.trials import Trainer
 
 Item = Callable[[Scale, Trainer], Iterator[Outcome]]
-"""Yields the outcome; one that takes long yields several times, each replacing the one before."""
+"""Yields outcomes, each of which replaces the one before: those of long work come part by part."""
 
 ITEMS: dict[str, Item] = {
     "prox": prox.run,

@@ -1,4 +1,4 @@
-"""The methods under the names that the paper gives them: making them, and running some rounds."""
+"""The methods by the names that the paper gives them, and what it takes to run some rounds."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def run_rounds(federation: Federation, rounds: int) -> Tensor:
 
 
 class Spent(NamedTuple):
-    """What a method spends in a round: prox computations of all, and floats of all messages."""
+    """What all clients and the server spend in a round: prox computations, and floats sent."""
 
     prox: float
     floats_down: float
@@ -43,7 +43,7 @@ class Spent(NamedTuple):
 
 
 def spent_per_round(federation: Federation, rounds: int) -> Spent:
-    """The mean over so many rounds; the first round of all, which may differ, does not count."""
+    """The mean over so many rounds t ≥ 1; the very first, which may differ, does not count."""
     totals = []
     for further in (1, rounds):
         run_rounds(federation, further)

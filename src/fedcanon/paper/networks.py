@@ -33,7 +33,7 @@ class Lengths:
         *,
         gradient: bool = False,
     ) -> Config:
-        """A training of this length; ``gradient`` has ‖G‖ measured."""
+        """The configuration of such a training; with ``gradient`` ‖G‖ is measured too."""
         return make_config(
             None,
             {
@@ -61,6 +61,6 @@ class FashionLengths(Lengths):
     def configs(
         self, methods: Iterable[str], partition: str, model: str, penalty: Table
     ) -> dict[str, Config]:
-        """The training of each method, without β."""
+        """The configuration of each method, whose β is still to be chosen."""
         common = ("fashion_mnist", partition, model, penalty)
         return {method: self.config(*common, {"name": registered(method)}) for method in methods}

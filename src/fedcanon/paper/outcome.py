@@ -23,7 +23,7 @@ Cells = tuple[str, ...]
 
 
 class Scale(StrEnum):
-    """``smoke`` takes a minute, ``laptop`` an hour on two cores, ``paper`` has its own settings."""
+    """``smoke`` takes a minute, ``laptop`` an hour on two cores; ``paper`` is as in the paper."""
 
     smoke = "smoke"
     laptop = "laptop"
@@ -117,7 +117,7 @@ def _json(item: str, outcome: Outcome) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """As JSON has it: numbers of six digits, and null for those that are not finite."""
+    """The value as JSON holds it: numbers with six digits, null for those that are not finite."""
     if isinstance(value, Mapping):
         return {str(key): _plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):

@@ -33,9 +33,9 @@ from fedcanon.runs.measures import stationarity
 
 COLUMNS = ("composite", "non-convex", "prox", "unlike data", "no subproblem", "linear")
 PROVEN = ("non-convex", "linear")
-"""Where ✗ says that there is no proof, which no measurement can contradict."""
+"""The columns in which ✗ says that there is no proof, which no measurement can contradict."""
 CUTS = {"to f + h": 0.5, "‖G‖ left": 0.05, "to FedAvg": 0.5, "contraction": 0.05}
-"""A method has a property if its number is below."""
+"""A method has a property if the number that was measured for it is below this one."""
 
 
 PAPER = {
@@ -77,7 +77,7 @@ def _make(method: str, local_steps: int) -> Algorithm:
 
 @dataclass(frozen=True)
 class Sizes:
-    """Five clients in ten dimensions, eigenvalues between 0.1 and 1."""
+    """How large the problems are and how long they are run, and κ of ℓ1 and MCP."""
 
     clients: int = 5
     dimension: int = 10
@@ -103,7 +103,7 @@ class Wave(Objective):
 
     @property
     def layout(self) -> Layout:  # type: ignore[override]
-        """That of the quadratic."""
+        """The layout of the quadratic."""
         return self.quadratic.layout
 
     def value(self, x: Tensor) -> float:
@@ -122,7 +122,7 @@ class RecordingWork(ClientWork):
     solved = False
 
     def solve(self, centre: Tensor, eta: float, start: Tensor, **how: Any) -> Tensor:
-        """As every client, and remember."""
+        """Solve it as every client does, and remember."""
         self.solved = True
         return super().solve(centre, eta, start, **how)
 
@@ -171,7 +171,7 @@ class Known:
 
     @classmethod
     def of(cls, sizes: Sizes) -> Known:
-        """All of it for a problem of some size."""
+        """Find all of it for a problem of some size."""
         problem = _quadratics(sizes)
         smooth, composite = (minimiser(problem, h, 0.9) for h in (Zero(), L1(sizes.kappa)))
         fedavg = Federation(problem, _make("FedAvg", sizes.local_steps), Zero())
@@ -203,6 +203,7 @@ def run(scale: Scale, trainer: Trainer) -> Iterator[Outcome]:
 
 
 def _quadratics(sizes: Sizes) -> Problem:
+    """Unlike clients with eigenvalues between 0.1 and 1."""
     rng = np.random.default_rng(0)
     d = sizes.dimension
     clients = [
@@ -213,6 +214,7 @@ def _quadratics(sizes: Sizes) -> Problem:
 
 
 def _waves(problem: Problem) -> Problem:
+    """The same clients, each with a wave."""
     waves = [Wave(client) for client in problem.clients if isinstance(client, Quadratic)]
     return Problem(waves, problem.start)
 

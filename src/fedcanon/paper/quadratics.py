@@ -32,7 +32,7 @@ class Scattered(Objective):
 
     @property
     def samples(self) -> int:  # type: ignore[override]
-        """One for each point."""
+        """The number of points."""
         return len(self.points)
 
     @cached_property
@@ -82,7 +82,7 @@ def scattered_problem(clients: int, samples: int, d: int) -> Problem:
 
 
 def scattered(problem: Problem) -> list[Scattered]:
-    """The clients of such a problem."""
+    """The clients of a problem from ``scattered_problem``."""
     return [client for client in problem.clients if isinstance(client, Scattered)]
 
 
@@ -98,12 +98,12 @@ def convexity(problem: Problem) -> float:
 
 
 def variance(problem: Problem) -> float:
-    """σ²: the largest of any client."""
+    """σ²: the largest variance of any client."""
     return max(client.variance for client in scattered(problem))
 
 
 def least_value(problem: Problem, penalty: Penalty) -> float:
-    """φ*, where φ is convex."""
+    """φ*, the smallest value of φ = f + h, where φ is convex."""
     z = minimiser(problem, penalty, 0.5)
     return problem.value(z) + penalty.value(z)
 

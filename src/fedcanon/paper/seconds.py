@@ -35,9 +35,9 @@ PENALTIES = {
     "boolean masks": MaskedSCAD(SCAD_TABLE["kappa"]),
     "one pass": SCAD(SCAD_TABLE["kappa"]),
 }
-"""By the form of the prox."""
+"""SCAD by the form of its prox."""
 SAMPLES = 1000
-"""Of each client."""
+"""How many samples each client has."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ SETTINGS = {
 }
 
 Seconds = Mapping[int, Mapping[str, float]]
-"""Of T rounds, by K and method."""
+"""The seconds of T rounds, by K and method."""
 
 
 def run(scale: Scale, trainer: Trainer) -> Iterator[Outcome]:

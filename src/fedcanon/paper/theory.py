@@ -40,7 +40,7 @@ EXACT = "exact gradients"
 
 @dataclass(frozen=True)
 class Sizes:
-    """Ten unlike clients in d dimensions, eigenvalues between 0.2 and 1."""
+    """How large the problem is, and how long and how often it is run."""
 
     clients: int = 10
     dimension: int = 20
@@ -87,7 +87,7 @@ class Case:
 
 
 Cases = dict[tuple[str, str], Case]
-"""By penalty and noise."""
+"""The cases by penalty and noise."""
 Drift = dict[str, list[float]]
 """Final ‖G‖ by method, for several K or κ."""
 Trace = npt.NDArray[np.float64]
@@ -108,7 +108,7 @@ def run(scale: Scale, trainer: Trainer) -> Iterator[Outcome]:
         }
 
         def drift(method: str, local_steps: int, kappa: float) -> float:
-            """‖G‖ after many rounds with exact gradients, ℓ1 and β = 0.05/L, beyond theorems."""
+            """‖G‖ after many rounds with ℓ1, exact gradients and β = 0.05/L, beyond Theorem 1."""
             algorithm = make_method(method, alpha=0.5, beta=0.05, local_steps=local_steps)
             z = run_rounds(Federation(problem, algorithm, L1(kappa)), sizes.drift_rounds)
             done()
@@ -199,7 +199,7 @@ def _trace(federation: Federation, rounds: int, alpha: float, least: float) -> T
 
 
 def _pl_constant(traces: Iterable[Trace]) -> float:
-    """The smallest ‖G‖²/(2(φ − φ*)) along the runs, above rounding."""
+    """The smallest ‖G‖²/(2(φ − φ*)) along the runs, as long as rounding does not hide φ − φ*."""
     return min(
         float(squared_norm / (2 * gap))
         for trace in traces

@@ -25,21 +25,21 @@ SAME_ACCURACY = 0.01
 
 
 class Watch:
-    """Is told of everything that takes long; this one shows nothing."""
+    """Is told of all work that takes long, to show how far it is; this one shows nothing."""
 
     def training(self, label: str) -> AbstractContextManager[Observer]:
-        """An observer while one training goes on."""
+        """Gives the observer of one training."""
         return nullcontext(Observer())
 
     @contextmanager
     def steps(self, label: str, total: int) -> Iterator[Callable[[], None]]:
-        """A function to call after each of so many steps."""
+        """Gives a function that is to be called after each of ``total`` steps."""
         yield lambda: None
 
 
 @dataclass(frozen=True)
 class Training:
-    """The measures of a training, and why it ended early where it diverged."""
+    """The measures of a training; if it diverged, also the message that says so."""
 
     records: list[Record]
     diverged: str = ""
@@ -61,13 +61,13 @@ class Training:
 
 @dataclass(frozen=True)
 class Trainer:
-    """Trains the runs of an item: in which folder they are kept, and who watches."""
+    """Trains the runs of an item, keeps them in ``folder`` and tells ``watch`` of each."""
 
     folder: Path
     watch: Watch = field(default_factory=Watch)
 
     def train(self, label: str, config: Config, dataset: Dataset) -> Training:
-        """A training: loaded if it is finished or has diverged, else resumed or begun."""
+        """Load a training that is finished or has diverged; resume or begin any other."""
         path = self.folder / run_name(config, dataset)
         run, note = RunFolder(path), path / "diverged.txt"
         if run.result is None and not note.is_file():

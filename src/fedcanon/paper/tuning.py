@@ -32,7 +32,7 @@ class Tuned:
     """The settings of a grid from best to worst, and the validation loss of every point of it."""
 
     ranking: list[Settings]
-    """Without those that diverged."""
+    """Points that diverged are left out."""
     grid: list[Settings]
     """Each point's settings and its ``validation_loss``, which is null where it diverged."""
 
@@ -60,7 +60,7 @@ class Trained:
 
     @property
     def diverged(self) -> bool:
-        """Whether any of the trainings has."""
+        """Whether any of the trainings diverged."""
         return any(training.diverged for training in self.trainings)
 
     @property
@@ -98,7 +98,7 @@ Results = Mapping[str, Mapping[str, Trained]]
 
 
 def of_each(results: Results, what: Callable[[Trained], Any]) -> dict[str, dict[str, Any]]:
-    """Something of every result, in the same order."""
+    """What a function makes of every result, under the same keys."""
     return {
         where: {method: what(trained) for method, trained in by_method.items()}
         for where, by_method in results.items()
