@@ -108,7 +108,7 @@ def run(scale: Scale, trainer: Trainer) -> Iterator[Outcome]:
         }
 
         def drift(method: str, local_steps: int, kappa: float) -> float:
-            """‖G‖ after many rounds with ℓ1 and exact gradients, β = 0.05/L, beyond Theorem 1."""
+            """‖G‖ after many rounds with ℓ1, exact gradients and β = 0.05/L, beyond Theorem 1."""
             algorithm = make_method(method, alpha=0.5, beta=0.05, local_steps=local_steps)
             z = run_rounds(Federation(problem, algorithm, L1(kappa)), sizes.drift_rounds)
             done()
