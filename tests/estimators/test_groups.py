@@ -17,6 +17,7 @@ SHORT = {"rounds": 30, "local_steps": 1, "tol": 0}
 GROUPS = [[0, 4], [1, 2, 9], [5, 7], [3, 6, 8]]
 
 
+@pytest.mark.slow
 def test_group_lasso_on_diabetes():
     X, y, clients = spread(load_diabetes)
     penalty = {"name": "group_lasso", "kappa": 5.0, "groups": GROUPS}
@@ -30,6 +31,7 @@ def test_group_lasso_on_diabetes():
     assert 0 < sum(zero) < len(GROUPS)
 
 
+@pytest.mark.slow
 def test_group_logistic_regression_on_breast_cancer():
     X, y, clients = spread(load_breast_cancer)
     penalty = GroupLasso(0.1, groups=3, weights=np.ones(10))
