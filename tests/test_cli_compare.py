@@ -50,7 +50,8 @@ def test_methods_share_settings_unless_their_own_say_otherwise():
     assert tables[0] == {"name": "fedcanon+", "alpha": 1.0, "beta": 0.1, "local_steps": 7}
     assert tables[1] == {"name": "fedavg", "beta": 0.1, "local_steps": 7}
     assert tables[2] == {"name": "fedmid", "beta": 0.5, "local_steps": 7, "server_prox": "none"}
-    assert [r.compression["name"] for r in runs.values()] == ["sign", "none", "none", "none"]
+    assert [r.compression["name"] for r in runs.values()] == ["sign", "sign", "sign", "none"]
+    assert variants(config, ["za1"])["za1"].compression["name"] == "none"  # it must arrive as it is
 
 
 def test_a_method_that_diverges_does_not_cost_the_others(fedcanon):
@@ -69,7 +70,7 @@ def test_a_method_that_diverges_does_not_cost_the_others(fedcanon):
         (["fedmid:server_prox=x"], "fedmid:server_prox=x: algorithm.server_prox = 'x'"),
         (["fedavg:rounds.x=3"], "rounds.x must be the same for all: use --set rounds.x=3"),
         (["fedda", "--set", "penalty.kappa=1.0"], "fedda: MCP is ρ-weakly convex"),
-        (["fedavg:compression.name=sign"], "FedAvg cannot compress its uploads"),
+        (["scaffold:compression.name=sign"], "Scaffold cannot compress its uploads"),
         (["scaffnew", "--set", "clients.participants=3"], "scaffnew: Scaffnew needs all 10"),
     ],
     ids=lambda value: value if isinstance(value, str) else " ".join(value),
