@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +18,22 @@ def test_run_prints_a_summary_that_fits_a_terminal(fedcanon):
     for expected in ("3 (all rounds done)", "test accuracy", "exact zeros", "3 server, 0 clients"):
         assert expected in out
     assert max(map(len, out.splitlines())) <= 80
+
+
+def test_layers_and_schedules_are_described_alike_in_terminal_and_report(fedcanon, tmp_path):
+    example = str(Path(__file__).parents[1] / "examples" / "sparse_digits.toml")
+    run, page = tmp_path / "run", tmp_path / "r.html"
+    code, out, _ = fedcanon("run", example, "--set", "rounds=1", "--folder", str(run))
+    assert code == 0
+    _, shown, _ = fedcanon("show", str(run))
+    assert fedcanon("report", str(run), "-o", str(page))[0] == 0
+    texts = [" ".join(text.split()) for text in (out, shown, page.read_text())]
+    for words in (
+        "scad(kappa = 0.002, A = 3.7, form = scaled) on [13].weight",
+        "alpha = βK",
+        "beta = inverse(start = 0.1, period = 40)",
+    ):
+        assert [words in text for text in texts] == [True] * 3
 
 
 def test_run_writes_a_picture(fedcanon, tmp_path):
