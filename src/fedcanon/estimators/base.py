@@ -21,14 +21,16 @@ from fedcanon import theory
 from fedcanon.algorithms import ALGORITHMS, Algorithm
 from fedcanon.engines.randomness import Purpose, generator
 from fedcanon.errors import FedcanonError
+from fedcanon.estimators.features import indices, over_features
 from fedcanon.estimators.problems import dense
 from fedcanon.layout import Layout
 from fedcanon.objectives import Problem
-from fedcanon.penalties import PENALTIES, Penalty, on_weights
+from fedcanon.penalties import PENALTIES, Penalty, PerLayer, on_weights
 from fedcanon.runs.build import AUTO, fill_in
 from fedcanon.runs.federation import Federation
 from fedcanon.runs.fit import fit
 from fedcanon.runs.named import make_algorithm, make_penalty
+from fedcanon.search.kappas import null_model
 
 FLOATS = (np.float64, np.float32)
 
@@ -36,8 +38,8 @@ FLOATS = (np.float64, np.float32)
 class Federated(BaseEstimator):
     """Minimises f + h over clients: the parameters, and how they become a run.
 
-    f is the mean loss over all samples, whichever client has them; h acts on weights, not on
-    biases.
+    f is the mean loss over all samples, whichever client has them. The penalty h acts on weights
+    and not on biases.
     """
 
     def __init__(
@@ -49,8 +51,8 @@ class Federated(BaseEstimator):
         alpha: float | str = AUTO,
         beta: float | str = AUTO,
         local_steps: int = 10,
-        rounds: int = 1000,
-        tol: float = 1e-3,
+        rounds: int = 3000,
+        tol: float = 1e-5,
         batch_size: int | None = None,
         hidden: Sequence[int] = (),
         fit_intercept: bool = True,
@@ -60,7 +62,10 @@ class Federated(BaseEstimator):
 
         Args:
             penalty: h, by its name in ``fedcanon list penalties`` if it has a ``kappa``, or as a
-                dictionary with the name and all parameters, or as a ``Penalty``.
+                dictionary with the name and all parameters, or as a ``Penalty``. The ``groups`` of
+                a penalty with groups are groups of features: the number of features in each, lists
+                of them, or a dictionary from a name to such a list. Features are counted from 0,
+                or, in a dictionary of parameters, named like the columns of a data frame.
             kappa: κ of a penalty that is given by its name.
             algorithm: The method, by its name in ``fedcanon list algorithms``, or as a dictionary
                 with the name and its other parameters.
@@ -68,8 +73,10 @@ class Federated(BaseEstimator):
             beta: Local step, likewise.
             local_steps: K, the number of gradient steps of a client in a round.
             rounds: Rounds after which training ends at the latest.
-            tol: Training ends once ‖G(z)‖ ≤ tol·‖∇f(z⁰)‖, G the proximal gradient mapping and z⁰
-                the start. With 0 all rounds are done.
+            tol: Training ends once ‖G(z)‖ ≤ tol·‖∇f(z̄)‖. G(z) = z − prox_h(z − ∇f(z)), the
+                proximal gradient mapping, is zero at a solution; z̄ is the model whose weights are
+                zero and whose intercepts are at their best (the start, for a network). With 0 all
+                rounds are done.
             batch_size: Samples of a gradient; all of the client's by default.
             hidden: Sizes of hidden layers, with ReLU between them; none is a linear model.
             fit_intercept: Whether layers have biases.
@@ -101,14 +108,18 @@ class Federated(BaseEstimator):
         penalty = self._penalty(problem.layout)
         algorithm = self._algorithm(problem, penalty)
         federation = Federation(problem, algorithm, penalty, batch_size=self.batch_size, seed=seed)
-        scale = float(problem.value_and_gradient(problem.start)[1].norm())
-        tolerance = self.tol * (scale or 1.0)
+        # Not the gradient at the start: in a regression it is as large as the mean of the targets.
+        plain = problem.start if self.hidden else null_model(problem, penalty)
+        scale = float(problem.value_and_gradient(plain)[1].double().norm()) or 1.0
+        tolerance = self.tol * scale
         result = fit(federation, self.rounds, gradient=tolerance > 0, gradient_tolerance=tolerance)
         reached = result.last.gradient_norm
         if reached is not None and reached > tolerance:
             warnings.warn(
-                f"‖G‖ is {reached:.2g} after {self.rounds} rounds, above {tolerance:.2g}: scale "
-                "the features, or take more rounds, a larger tol, or tol=0 for no tolerance.",
+                f"training has not converged after {self.rounds} rounds, and coefficients may be "
+                f"far from the solution: ‖G‖ is {reached / scale:.1e} of its scale, above tol = "
+                f"{self.tol:g}. Scale the features, use larger steps (alpha, beta, local_steps) or "
+                "more rounds, or accept a larger tol; with tol=0 nothing is checked.",
                 ConvergenceWarning,
                 stacklevel=3,
             )
@@ -118,7 +129,8 @@ class Federated(BaseEstimator):
 
     def _penalty(self, layout: Layout) -> Penalty:
         if isinstance(self.penalty, Penalty):
-            return on_weights(self.penalty, layout)
+            chosen = isinstance(self.penalty, PerLayer)
+            return over_features(on_weights(self.penalty, layout), chosen=chosen)
         if isinstance(self.penalty, str):
             kind = PENALTIES.get(self.penalty)
             if kind is not None and "kappa" not in signature(kind).parameters:
@@ -127,7 +139,8 @@ class Federated(BaseEstimator):
                     f'penalty={{"name": "{self.penalty}", …}}.'
                 )
             return make_penalty({"name": self.penalty, "kappa": _plain(self.kappa)}, layout)
-        return make_penalty({key: _plain(value) for key, value in self.penalty.items()}, layout)
+        table = _plain(self.penalty, list(getattr(self, "feature_names_in_", ())))
+        return over_features(make_penalty(table, layout), chosen="layers" in table)
 
     def _algorithm(self, problem: Problem, penalty: Penalty) -> Algorithm:
         given = {"name": self.algorithm} if isinstance(self.algorithm, str) else self.algorithm
@@ -135,7 +148,7 @@ class Federated(BaseEstimator):
         known = {field.name for field in fields(kind)} if kind else set()  # type: ignore[arg-type]
         steps = {"alpha": self.alpha, "beta": self.beta, "local_steps": self.local_steps}
         table = {key: value for key, value in steps.items() if key in known} | dict(given)
-        table = {key: _plain(value) for key, value in table.items()}
+        table = _plain(table)
         if AUTO in table.values():
             rng = generator(0, Purpose.SMOOTHNESS)  # so that a linear model depends on no seed
             L = theory.smoothness(problem, rng, clients=len(problem.clients))
@@ -170,6 +183,18 @@ class Federated(BaseEstimator):
         return outputs
 
 
-def _plain(value: Any) -> Any:
-    """A number of NumPy's, as a parameter grid has them, as Python's own."""
-    return value.item() if isinstance(value, np.generic) else value
+def _plain(value: Any, features: Sequence[str] = ()) -> Any:
+    """Numbers and arrays of NumPy, PyTorch and pandas, as a parameter grid has them, as Python's.
+
+    Names of ``features`` among groups become their indices.
+    """
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {
+            key: indices(_plain(entry), features) if key == "groups" else _plain(entry, features)
+            for key, entry in value.items()
+        }
+    if isinstance(value, list | tuple | range):
+        return [_plain(entry, features) for entry in value]
+    return value
