@@ -26,9 +26,10 @@ from fedcanon.objectives import Logistic
 class FederatedClassifier(ClassifierMixin, Federated):
     """Logistic regression, or a network under the cross-entropy loss, over clients.
 
-    Two classes, linear model: f(w, b) = (1/n) Σ_j log(1 + exp(−y_j (x_jᵀw + b))), y_j = ±1. More
-    classes, or ``hidden`` layers: cross-entropy of the network's outputs. With the penalty κ‖w‖₁ a
-    linear model is scikit-learn's ``LogisticRegression(l1_ratio=1)`` with C = 1/(κn).
+    A linear model of two classes minimises f(w, b) = (1/n) Σ_j log(1 + exp(−y_j (x_jᵀw + b))) with
+    y_j = ±1. With more classes or with ``hidden`` layers f is the mean cross-entropy of the
+    outputs. With the penalty κ‖w‖₁ a linear model is that of scikit-learn's
+    ``LogisticRegression(l1_ratio=1)`` with C = 1/(κn).
 
     Sparse features stay sparse for a linear model of two classes and are made dense otherwise.
 
@@ -42,9 +43,19 @@ class FederatedClassifier(ClassifierMixin, Federated):
     """
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
-        """Train on samples ``X`` with labels ``y``; equal ``groups`` are one client.
+        """Train on samples that are spread over clients.
 
-        Without groups there is one client.
+        Args:
+            X: Features, a row for each sample: an array, a data frame or a sparse matrix.
+            y: The label of each sample.
+            groups: The client of each sample, by a number or a name of any kind. Without it all
+                samples are one client's.
+
+        Raises:
+            FedcanonError: The parameters do not fit one another or the data.
+
+        Warns:
+            ConvergenceWarning: The rounds ended before the tolerance was met.
         """
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=FLOATS)
         check_classification_targets(y)
@@ -85,12 +96,12 @@ class FederatedClassifier(ClassifierMixin, Federated):
         return self._linear()[1]
 
     def decision_function(self, X: Any) -> NDArray[np.floating]:
-        """A score for each class; for two classes one score, positive for the second."""
+        """A score of each sample for each class; for two classes one, positive for the second."""
         scores = self._outputs(X)
         return scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict_proba(self, X: Any) -> NDArray[np.floating]:
-        """The probability of each class."""
+        """The probability of each class, a row for each sample."""
         scores = self.decision_function(X)
         if scores.ndim == 1:
             return np.column_stack([expit(-scores), expit(scores)])
@@ -98,7 +109,7 @@ class FederatedClassifier(ClassifierMixin, Federated):
         return probabilities
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The most probable class."""
+        """The most probable class of each sample."""
         scores = self.decision_function(X)
         found = scores > 0 if scores.ndim == 1 else scores.argmax(axis=1)
         labels: NDArray[Any] = self.classes_[found.astype(int)]

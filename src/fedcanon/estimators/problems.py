@@ -31,7 +31,15 @@ def dense(X: Features) -> NDArray[np.floating]:
 
 
 def rows_of_clients(groups: Any, X: Features) -> list[Rows]:
-    """The rows of each client: those of one group, or all of them without groups."""
+    """The rows of each client.
+
+    Args:
+        groups: The client of each sample; without it there is one, which has all of them.
+        X: The features, a row for each sample.
+
+    Raises:
+        ValueError: There is not exactly one group for each sample.
+    """
     if groups is None:
         return [np.arange(X.shape[0])]
     import pandas as pd  # takes half a second, which a fit without groups does not need
@@ -46,7 +54,12 @@ def rows_of_clients(groups: Any, X: Features) -> list[Rows]:
 
 
 def linear_problem(clients: Sequence[Objective], dtype: np.dtype[Any]) -> Problem:
-    """Clients with a gradient in closed form, weighted by their samples, started at 0."""
+    """Clients with a gradient in closed form, weighted by their samples, started at 0.
+
+    Args:
+        clients: The objective of each client.
+        dtype: The precision of the model.
+    """
     start = torch.from_numpy(np.zeros(clients[0].layout.size, dtype))
     return Problem(clients, start, [client.samples for client in clients])
 
@@ -65,7 +78,16 @@ def network_problem(
     """A network with ReLU between its layers, clients weighted by their samples.
 
     It is started at PyTorch's random initialisation; a single layer, whose problem is convex, at 0.
-    Sparse features are made dense.
+
+    Args:
+        X: The features, a row for each sample; sparse ones are made dense.
+        y: The label or target of each sample, as the loss takes it.
+        clients: The rows of each client.
+        hidden: The sizes of the hidden layers.
+        outputs: The number of outputs.
+        bias: Whether layers have biases.
+        loss: The loss of outputs and targets.
+        seed: It decides the random start.
     """
     inputs = torch.tensor(dense(X))
     module = _network([inputs.shape[1], *hidden, outputs], bias, seed).to(inputs.dtype)

@@ -18,9 +18,10 @@ from fedcanon.objectives.least_squares import LeastSquares
 class FederatedRegressor(RegressorMixin, Federated):
     """Least squares with a linear model or a network, over clients.
 
-    f(w, b) = (1/(2n)) Σ_j (x_jᵀw + b − y_j)², or the same with a network's output. With the penalty
-    κ‖w‖₁ a linear model is scikit-learn's ``Lasso(alpha=κ)``; with κ₁‖w‖₁ + (κ₂/2)‖w‖² it is
-    ``ElasticNet`` with κ₁ = alpha·l1_ratio and κ₂ = alpha·(1 − l1_ratio).
+    A linear model minimises f(w, b) = (1/(2n)) Σ_j (x_jᵀw + b − y_j)²; a network has its output in
+    place of x_jᵀw + b. With the penalty κ‖w‖₁ a linear model is that of scikit-learn's
+    ``Lasso(alpha=κ)``; with κ₁‖w‖₁ + (κ₂/2)‖w‖² it is that of ``ElasticNet`` with
+    κ₁ = alpha·l1_ratio and κ₂ = alpha·(1 − l1_ratio).
 
     Sparse features stay sparse for a linear model and are made dense otherwise.
 
@@ -33,9 +34,19 @@ class FederatedRegressor(RegressorMixin, Federated):
     """
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
-        """Train on samples ``X`` with targets ``y``; equal ``groups`` are one client.
+        """Train on samples that are spread over clients.
 
-        Without groups there is one client.
+        Args:
+            X: Features, a row for each sample: an array, a data frame or a sparse matrix.
+            y: The target of each sample.
+            groups: The client of each sample, by a number or a name of any kind. Without it all
+                samples are one client's.
+
+        Raises:
+            FedcanonError: The parameters do not fit one another or the data.
+
+        Warns:
+            ConvergenceWarning: The rounds ended before the tolerance was met.
         """
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=FLOATS, y_numeric=True)
         y = y.astype(X.dtype)
