@@ -11,7 +11,7 @@ from rich.table import Table
 from fedcanon.cli.app import ConfigFile, Settings, app, console, plain, table_of
 from fedcanon.cli.progress import progress_bar
 from fedcanon.errors import FedcanonError
-from fedcanon.runs.config import Config, load_config
+from fedcanon.runs.config import load_config
 from fedcanon.runs.plots import check_writable, save
 from fedcanon.search.kappas import parse_kappas
 from fedcanon.search.path import FollowedPath, PathSearch, follow
@@ -65,32 +65,23 @@ def path(
     title = f"{penalty} path · {settings.data.name} · {settings.model.name}"
     console.print(f"[bold]{plain(title)}[/]")
     label = search.selection.label
-    console.print(_table(found, label, mark=_has_tolerance(settings)))
+    tolerance = max(settings.stop.gradient, settings.stop.objective) > 0
+    console.print(_table(found, label, mark=tolerance))
     coefficients = found.coefficients() if settings.model.name in LINEAR else None
     picture = plot or where / "path.png"
     taken = f"κ = {found.points[found.chosen].kappa:.4g} has the smallest {label}"
     figure = plot_path(found.points, found.chosen, label, f"{title} · {taken}", coefficients)
     save(figure, picture)
     console.print(taken)
-    unfinished, count = len(found.unfinished), len(found.points)
-    if unfinished and _has_tolerance(settings):
-        console.print(
-            f"[yellow]note[/] {unfinished} of {count} models, marked +, had not converged when "
-            "their rounds ended: use more rounds or larger steps",
-        )
-    elif unfinished:
-        console.print(
-            f"[yellow]note[/] nothing says whether {unfinished} of {count} models converged in "
-            "their rounds: set a tolerance, such as stop.gradient=1e-4",
-        )
+    if found.unfinished:
+        models = f"{len(found.unfinished)} of {len(found.points)} models"
+        checked = f"{models}, marked +, had not converged when their rounds ended: use more rounds"
+        unchecked = f"nothing says whether {models} converged: set stop.gradient, such as 1e-4"
+        console.print(f"[yellow]note[/] {checked if tolerance else unchecked}")
     if found.chosen == len(found.points) - 1:
         console.print("[yellow]note[/] it is the last κ: a longer path may have a better one")
     kept = f"model.safetensors, selected.toml and path.csv kept in {where}, picture in {picture}"
     console.print(plain(kept), soft_wrap=True)
-
-
-def _has_tolerance(settings: Config) -> bool:
-    return settings.stop.gradient > 0 or settings.stop.objective > 0
 
 
 def _table(found: FollowedPath, label: str, *, mark: bool) -> Table:

@@ -63,16 +63,12 @@ class Grouped(Radial):
         object.__setattr__(self, "groups", listed)
 
     @cached_property
-    def _listed(self) -> tuple[Tensor, Tensor]:
-        """The listed indices, group after group, and the group of each."""
+    def _listed(self) -> tuple[Tensor, Tensor, int]:
+        """The listed indices, group after group, the group of each, and the largest index."""
         assert isinstance(self.groups, tuple)
+        indices = list(chain(*self.groups))
         owner = [number for number, group in enumerate(self.groups) for _ in group]
-        return torch.tensor(list(chain(*self.groups))), torch.tensor(owner)
-
-    @cached_property
-    def _last(self) -> int:
-        """The largest of the listed indices."""
-        return int(self._listed[0].max())
+        return torch.tensor(indices), torch.tensor(owner), max(indices)
 
     def index(self, device: torch.device) -> Tensor:
         """The listed indices, group after group."""
@@ -111,10 +107,10 @@ class Grouped(Radial):
                     f"{count}{other}."
                 )
             return count // self.groups, width
-        if self._last >= count:
+        if self._listed[2] >= count:
             raise FedcanonError(
-                f"{name} has a group with index {self._last}, but acts on {what}, where indices "
-                f"end at {count - 1}."
+                f"{name} has a group with index {self._listed[2]}, but acts on {what}, where "
+                f"indices end at {count - 1}."
             )
         return len(self.groups), width
 
