@@ -154,7 +154,7 @@ def test_tpe_finds_the_region_of_a_good_kappa(fedcanon, tmp_path, noisy_table):
         (["--over", "algorithm.beta=0.1,x"], "algorithm.beta = 'x'"),
         (["--over", "algorithm.name=fedavg,fedagv"], "did you mean 'fedavg'?"),
         (["--over", "penalty.kapa=1,2", "--maximise", "accuracy"], "unknown key 'penalty.kapa'"),
-        (["--over", "penalty.kappa=1,2"], "f + h means something else for every penalty"),
+        (["--over", "penalty.kappa=1,2"], "f + h cannot be compared between penalties"),
         (["--over", "rounds=1,2", "--maximise", "acuracy"], "did you mean 'accuracy'?"),
         (["--over", "rounds=1,2", "--maximise", "test_loss"], "no measure called 'test_loss'"),
         (["--over", "rounds=1,2", "--maximise", "a", "--minimise", "b"], "a sweep has one goal"),
