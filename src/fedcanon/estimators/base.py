@@ -122,7 +122,7 @@ class Federated(BaseEstimator):
                 f"{self.tol:g}. Scale the features, use larger steps (alpha, beta, local_steps) or "
                 "more rounds, or accept a larger tol; with tol=0 nothing is checked.",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=4,  # fit, _train and the limit on threads stand between
             )
         self.model_ = result.model
         self.records_ = result.records
