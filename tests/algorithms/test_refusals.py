@@ -242,7 +242,7 @@ MUST_ARRIVE = {
 @pytest.mark.parametrize("name", MUST_ARRIVE)
 def test_a_compressor_is_refused_where_an_upload_must_arrive_as_it_is(name):
     method = ALGORITHMS[name]
-    words = f"{method.__name__} cannot compress its uploads, of which '{MUST_ARRIVE[name]}' must"
+    words = f"{method.__name__} cannot compress its uploads, because '{MUST_ARRIVE[name]}' must"
     for compressor in (TopK(0.5), Clip(1.0)):
         with one_sentence(words):
             Federation(PROBLEM, method(), Zero(), compressor=compressor)

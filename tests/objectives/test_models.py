@@ -272,8 +272,8 @@ def test_a_factory_in_the_current_directory(own):
 
 
 OWN_MISTAKES = {
-    "my_nets.nets:": "is written package.module:factory, not 'my_nets.nets:'.",
-    ":make": "is written package.module:factory, not ':make'.",
+    "my_nets.nets:": "is written package.module:Name, not 'my_nets.nets:'.",
+    ":make": "is written package.module:Name, not ':make'.",
     "absent_nets:make": "cannot be imported: No module named 'absent_nets'.",
     "my_nets.absent:make": "cannot be imported: No module named 'my_nets.absent'.",
     "my_nets.broken:make": "cannot be imported: No module named 'a_package_that_is_not_there'.",
