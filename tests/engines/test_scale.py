@@ -9,7 +9,7 @@ import pytest
 SCRIPT = """
     import numpy as np, psutil, sys, torch
     from torch import nn
-    from fedcanon import FedCanonPlus, Federation, FlatModule, Problem
+    from fedcanon import FedCanonPlus, Federation, FlatModule, Local, Problem
     from fedcanon.objectives import ModuleClients
     from fedcanon.penalties import L1
 
@@ -26,7 +26,12 @@ SCRIPT = """
     before = rss()
     problem = Problem(own, flat.vector)
     federation = Federation(
-        problem, FedCanonPlus(0.1, 0.1, 2), L1(1e-3), 100, 2, state_memory=2**24
+        problem,
+        FedCanonPlus(0.1, 0.1, 2),
+        L1(1e-3),
+        participants=100,
+        batch_size=2,
+        engine=Local(state_memory=2**24),
     )
     made = rss()
     for _ in range(5):

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from fedcanon.cli.app import ConfigFile, Settings, app, console, plain, table_of
 from fedcanon.cli.progress import progress_bar
-from fedcanon.errors import FedcanonError
+from fedcanon.errors import RunStoppedError
 from fedcanon.runs.config import load_config
 from fedcanon.runs.plots import check_writable, save
 from fedcanon.search.kappas import parse_kappas
@@ -58,7 +58,7 @@ def path(
     try:
         found = follow(search, where, lambda k, count: progress_bar(f"κ {k + 1}/{count}"))
     except KeyboardInterrupt:
-        raise FedcanonError(
+        raise RunStoppedError(
             f"stopped: the same command goes on with what is missing in {where}."
         ) from None
     penalty = settings.penalty["name"]

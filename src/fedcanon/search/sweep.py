@@ -147,7 +147,7 @@ def run_sweep(sweep: Sweep, folder: Path, workers: int, watch: WatchSweep) -> li
                 "command goes on, with fewer --workers if need be."
             ) from None
         except (KeyboardInterrupt, RunStoppedError):
-            raise FedcanonError(
+            raise RunStoppedError(
                 f"stopped: the same command goes on with what is missing in {folder}."
             ) from None
         found = trials.all()
