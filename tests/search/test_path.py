@@ -163,7 +163,7 @@ def test_an_interrupted_path_goes_on(fedcanon, tmp_path, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr("fedcanon.cli.progress.ProgressBar.round", interrupt)
         code, _, err = fedcanon("path", *SHORT, "--folder", str(parts))
-    assert code == 2
+    assert code == 130
     assert "stopped: the same command goes on" in err
     before = {path: path.stat().st_mtime_ns for path in parts.glob("kappa-*/*")}
     assert len(before) == 2
