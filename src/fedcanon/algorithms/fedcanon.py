@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,32 +11,52 @@ from torch import Tensor
 
 from fedcanon.algorithms.base import Algorithm, Prox, State, Work
 from fedcanon.algorithms.capabilities import Recalling, Relayed
-from fedcanon.algorithms.schedules import Step, largest, server_and_local_step
+from fedcanon.algorithms.schedules import (
+    Step,
+    damping,
+    largest,
+    require_step,
+    server_and_local_step,
+)
 
 
 @dataclass(frozen=True)
 class _Canon(Algorithm):
-    """Hyper-parameters of the family: server step α, local step β, K local steps.
+    """Hyper-parameters of the family: server step α, local step β, K local steps, damping.
 
-    ``alpha = None`` is the paper's heuristic α = βK.
+    ``alpha = None`` is the paper's heuristic α = βK. With a ``gain``, local steps use only a part
+    of the correction, λ = min(1, gain/(βK)); None is λ = 1. A smaller λ permits larger steps on
+    networks, and as β falls λ returns to 1.
     """
 
     alpha: Step | None = None
     beta: Step = 0.1
     local_steps: int = 10
+    gain: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.gain is not None:
+            require_step("gain", self.gain)
 
     def _steps(self, t: int) -> State:
-        return server_and_local_step(self.alpha, self.beta, self.local_steps, t)
+        steps = server_and_local_step(self.alpha, self.beta, self.local_steps, t)
+        return {**steps, "damping": damping(self.gain, steps["beta"], self.local_steps)}
 
     def prox_step(self, rounds: int) -> float:
         if self.alpha is None:
             return self.local_steps * largest(self.beta, rounds)
         return largest(self.alpha, rounds)
 
-    def _mean_step(self, z: Tensor, correction: Tensor, beta: float, work: Work) -> Tensor:
-        """Δ = (z − x^K)/(βK) after K steps x ← x − β(g_i(x) + correction) from z."""
-        x = work.descend(z, beta, self.local_steps, shift=correction)
-        return (z - x) / (beta * self.local_steps)
+    def _mean_step(self, z: Tensor, c: Tensor, received: State, work: Work) -> Tensor:
+        """Δ = (z − x^K)/(βK) + (1 − λ)c after K steps x ← x − β(g_i(x) + λc) from z.
+
+        This is c and the mean of the gradients, however strongly the steps were damped.
+        """
+        beta, damping = received["beta"], received["damping"]
+        x = work.descend(z, beta, self.local_steps, shift=c if damping == 1 else damping * c)
+        mean_step: Tensor = (z - x) / (beta * self.local_steps)
+        return mean_step if damping == 1 else mean_step + (1 - damping) * c
 
 
 @dataclass(frozen=True)
@@ -69,10 +90,11 @@ class FedCanon(_Canon, Relayed):
         return {"z": server["z"], "e": server["e"], **self._steps(t)}
 
     def ask(self, client: State, sent: State, *, compressed: bool) -> State:
-        return {"z": sent["z"], "c": sent["e"] - client["v"], "beta": sent["beta"]}
+        numbers = {"beta": sent["beta"], "damping": sent["damping"]}
+        return {"z": sent["z"], "c": sent["e"] - client["v"], **numbers}
 
     def answer(self, received: State, work: Work) -> State:
-        delta = self._mean_step(received["z"], received["c"], received["beta"], work)
+        delta = self._mean_step(received["z"], received["c"], received, work)
         return {"delta": work.encode(delta)}
 
     def settle(self, client: State, sent: State, answer: State) -> tuple[State, State]:
@@ -119,7 +141,7 @@ class FedCanonII(_Canon):
         alpha = received["last_alpha"]
         z = work.prox(client["z"] - alpha * received["delta"], alpha)
         c = received["delta"] - client["v"]
-        delta = work.encode(self._mean_step(z, c, received["beta"], work))
+        delta = work.encode(self._mean_step(z, c, received, work))
         return {"delta": delta}, {"z": z, "v": delta.vector - c}
 
     def aggregate(self, server: State, sent: State, mean: State, share: float, prox: Prox) -> State:
@@ -142,14 +164,24 @@ class FedCanonPlus(_Canon, Relayed, Recalling):
 
     2d floats for a client that took part in the round before (it computes b itself), 3d for others.
     Uploads u_i vanish as the run converges, so compressing them (C) leaves no error floor.
+
+    If ``accelerated``, the server extrapolates: w is the prox point, which is the model, z what
+    clients receive, and θ the length of the memory, which begins anew where step and momentum
+    disagree. Clients and messages are the same, and so are the fixed points (z = w).
+
+        server:  w⁺ = prox_{αh}(z − α v̄);  θ ← 1 if ⟨z − w⁺, w⁺ − w⟩ > 0
+                 θ⁺ = (1 + √(1 + 4θ²))/2;  z⁺ = w⁺ + ((θ − 1)/θ⁺)(w⁺ − w);  b = (z − z⁺)/α
     """
+
+    accelerated: bool = False
 
     averages = {"e": "v"}
     alterable = frozenset({"u"})
     recalled = frozenset({"b"})
 
     def server_init(self, z: Tensor, prox: Prox) -> State:
-        return {"z": z, "b": torch.zeros_like(z), "e": torch.zeros_like(z)}
+        state = {"z": z, "b": torch.zeros_like(z), "e": torch.zeros_like(z)}
+        return {**state, "w": z, "theta": 1.0} if self.accelerated else state
 
     def client_init(self, z: Tensor) -> State:
         return {"v": torch.zeros_like(z)}
@@ -164,11 +196,12 @@ class FedCanonPlus(_Canon, Relayed, Recalling):
         # 3d floats for a client that keeps nothing: z and c down, m up. To compress m − v it needs
         # v as well.
         v = client["v"]
-        needed = {"z": sent["z"], "c": sent["b"] - v, "beta": sent["beta"]}
+        numbers = {"beta": sent["beta"], "damping": sent["damping"]}
+        needed = {"z": sent["z"], "c": sent["b"] - v, **numbers}
         return {**needed, "v": v} if compressed else needed
 
     def answer(self, received: State, work: Work) -> State:
-        m = self._mean_step(received["z"], received["c"], received["beta"], work) - received["c"]
+        m = self._mean_step(received["z"], received["c"], received, work) - received["c"]
         return {"u": work.encode(m - received["v"])} if "v" in received else {"m": m}
 
     def settle(self, client: State, sent: State, answer: State) -> tuple[State, State]:
@@ -177,9 +210,18 @@ class FedCanonPlus(_Canon, Relayed, Recalling):
 
     def aggregate(self, server: State, sent: State, mean: State, share: float, prox: Prox) -> State:
         alpha = sent["alpha"]
-        z = prox(server["z"] - alpha * (server["e"] + mean["u"]), alpha)
-        return {
-            "z": z,
-            "b": (server["z"] - z) / alpha,
-            "e": server["e"] + share * mean["u"],
-        }
+        w = prox(server["z"] - alpha * (server["e"] + mean["u"]), alpha)
+        z, memory = self._extrapolated(server, w) if self.accelerated else (w, {})
+        b, e = (server["z"] - z) / alpha, server["e"] + share * mean["u"]
+        return {"z": z, "b": b, "e": e, **memory}
+
+    def _extrapolated(self, server: State, w: Tensor) -> tuple[Tensor, State]:
+        """Return z⁺, and w⁺ and θ⁺ to remember."""
+        momentum = w - server["w"]
+        theta = 1.0 if torch.dot(server["z"] - w, momentum) > 0 else server["theta"]
+        next_theta = (1 + math.sqrt(1 + 4 * theta**2)) / 2
+        return w + (theta - 1) / next_theta * momentum, {"w": w, "theta": next_theta}
+
+    def model(self, server: State) -> Tensor:
+        model: Tensor = server["w" if self.accelerated else "z"]
+        return model

@@ -10,19 +10,20 @@ import torch
 from torch import Tensor
 
 from fedcanon.algorithms.base import Algorithm, Prox, State, Work
-from fedcanon.algorithms.schedules import Step, step_at
+from fedcanon.algorithms.schedules import Step, damping, require_step, step_at
 
 
 @dataclass(frozen=True)
 class Scaffold(Algorithm):
     """SCAFFOLD: local steps corrected by e − e_i; minimises f and ignores the penalty.
 
-        client:  K steps x ← x − β (g_i(x) − e_i + e) from z
-                 option I: e_i⁺ = ∇f_i(z);  option II: e_i⁺ = e_i − e + (z − x)/(βK)
+        client:  K steps x ← x − β (g_i(x) + c) from z,  c = λ(e − e_i)
+                 option I: e_i⁺ = ∇f_i(z);  option II: e_i⁺ = (z − x)/(βK) − c
         server:  z ← z + η_g mean(x_i − z);  e ← e + (|S|/N) mean(e_i⁺ − e_i)
 
     4d floats per client and round, no prox; option I costs one more pass over a client's data.
-    Exact for f, also with sampled clients; e is the mean of all e_i at any time.
+    Exact for f, also with sampled clients; e is the mean of all e_i at any time. λ is 1, or
+    min(1, gain/(βK)) with a ``gain``, which permits larger steps on networks.
 
     Karimireddy, Kale, Mohri, Reddi, Stich, Suresh 2020: "SCAFFOLD: Stochastic Controlled Averaging
     for Federated Learning".
@@ -32,9 +33,15 @@ class Scaffold(Algorithm):
     local_steps: int = 10
     server_step: Step = 1.0
     option: Literal["I", "II"] = "II"
+    gain: float | None = None
 
     solves = "f"
     averages = {"e": "e"}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.gain is not None:
+            require_step("gain", self.gain)
 
     def server_init(self, z: Tensor, prox: Prox) -> State:
         return {"z": z, "e": torch.zeros_like(z)}
@@ -48,6 +55,8 @@ class Scaffold(Algorithm):
 
     def local(self, client: State, received: State, work: Work) -> tuple[State, State]:
         z, beta, correction = received["z"], received["beta"], received["e"] - client["e"]
+        part = damping(self.gain, beta, self.local_steps)
+        correction = correction if part == 1 else part * correction
         x = work.descend(z, beta, self.local_steps, shift=correction)
         if self.option == "I":
             e = work.full_gradient(z)

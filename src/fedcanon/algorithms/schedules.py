@@ -39,6 +39,15 @@ def server_and_local_step(
     return {"alpha": local * local_steps if alpha is None else step_at(alpha, t), "beta": local}
 
 
+def damping(gain: float | None, beta: float, local_steps: int) -> float:
+    """Return λ = min(1, gain/(βK)), the part of a correction that local steps use; 1 without gain.
+
+    Corrections feed back, because a control variable is measured on the path that it has bent. On
+    networks this loop diverges if λβK is too large.
+    """
+    return 1.0 if gain is None else min(1.0, gain / (beta * local_steps))
+
+
 def largest(step: Step, rounds: int) -> float:
     """Return the largest value of a step size in the first ``rounds`` rounds."""
     return max(step(t) for t in range(rounds)) if isinstance(step, Schedule) else step
