@@ -6,15 +6,15 @@ import numpy as np
 
 from fedcanon import Algorithm, train
 from fedcanon.algorithms import (
+    Facts,
     Prox,
     State,
     Step,
     StepRules,
     Work,
     largest,
-    safe_step,
+    local_prox_rules,
     step_at,
-    step_rules,
 )
 
 
@@ -47,8 +47,8 @@ class ServerProx(Algorithm):
     def prox_step(self, rounds: int) -> float:
         return self.local_steps * largest(self.beta, rounds)
 
-    def theory(self, L: float, rho: float) -> StepRules:
-        return step_rules(L, self.local_steps, beta=safe_step(L, rho) / self.local_steps)
+    def theory(self, facts: Facts) -> StepRules:
+        return local_prox_rules(facts, self.local_steps)
 
 
 if __name__ == "__main__":

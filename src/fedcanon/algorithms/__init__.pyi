@@ -1,10 +1,12 @@
 # What fedcanon.algorithms offers, by where it lives.
 from .base import Algorithm as Algorithm
+from .base import Facts as Facts
 from .base import Prox as Prox
 from .base import State as State
 from .base import StepRules as StepRules
 from .base import Work as Work
 from .base import local_prox_rules as local_prox_rules
+from .base import local_step as local_step
 from .base import safe_step as safe_step
 from .base import step_rules as step_rules
 from .capabilities import Assembling as Assembling

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, Protocol, get_args, get_origin, get_t
 import numpy as np
 from torch import Tensor
 
-from fedcanon.algorithms.schedules import Schedule, require_local_steps, require_step
+from fedcanon.algorithms.schedules import Gain, Schedule, require_local_steps, require_step
 from fedcanon.compression import Encoded
 from fedcanon.errors import FedcanonError
 
@@ -199,13 +199,30 @@ class Algorithm(ABC):
         """Return the largest step size of the prox in a run of ``rounds`` rounds; 0 without any."""
         return 0.0
 
-    def theory(self, L: float, rho: float) -> StepRules:
-        """Return the step sizes for "auto" and the limits on β, if f is L-smooth.
-
-        ``rho`` is ρ, where h is ρ-weakly convex.
-        """
+    def theory(self, facts: Facts) -> StepRules:
+        """Return the step sizes for "auto" and the limits on β."""
         K = getattr(self, "local_steps", 1)
-        return step_rules(L, K, alpha=safe_step(L, rho), beta=1 / (K * L))
+        beta = local_step(facts, K)
+        return step_rules(facts.L, K, alpha=safe_step(facts, beta * K), beta=beta)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of a problem when step sizes are chosen.
+
+    Args:
+        L: The largest smoothness of a client's loss.
+        rho: ρ, where h is ρ-weakly convex.
+        tried: Whether 1/L is instead the largest local step that proved good in trials on the
+            clients. This is so where the curvature at the start says little: for networks, and for
+            gradients of mini-batches.
+        rounds: The number of rounds.
+    """
+
+    L: float
+    rho: float = 0.0
+    tried: bool = False
+    rounds: int = 1
 
 
 @dataclass(frozen=True)
@@ -213,16 +230,16 @@ class StepRules:
     """The step sizes that theory suggests for a method.
 
     Args:
-        automatic: The value of every parameter that may be "auto". The local step β may depend on
-            the others: it is taken from rules that are computed after the others are known.
+        automatic: The value of every parameter that may be "auto". A value may depend on others: it
+            is taken from rules that are computed after the others are known.
         beta_limits: Upper limits on β, each with its reason as the key.
     """
 
-    automatic: dict[str, float]
+    automatic: dict[str, Any]
     beta_limits: dict[str, float]
 
 
-def step_rules(L: float, local_steps: int, **automatic: float) -> StepRules:
+def step_rules(L: float, local_steps: int, **automatic: Any) -> StepRules:
     """Return rules with the limits on β of all methods that take K local gradient steps."""
     limits = {
         "β ≤ 2/L: stable local steps": 2 / L,
@@ -231,11 +248,27 @@ def step_rules(L: float, local_steps: int, **automatic: float) -> StepRules:
     return StepRules(automatic, limits)
 
 
-def local_prox_rules(L: float, rho: float, local_steps: int) -> StepRules:
-    """Return the rules of methods with a prox in each of K local steps: β = min(1/L, 1/(2ρ))/K."""
-    return step_rules(L, local_steps, beta=safe_step(L, rho) / local_steps)
+def local_prox_rules(facts: Facts, local_steps: int) -> StepRules:
+    """Return the rules of methods with a prox in each of K local steps: βK is at most 1/(2ρ)."""
+    total = safe_step(facts, local_steps * local_step(facts, local_steps))
+    return step_rules(facts.L, local_steps, beta=total / local_steps)
 
 
-def safe_step(L: float, rho: float) -> float:
-    """Return 1/L, but at most 1/(2ρ): half of the largest step size of the prox."""
-    return min(1 / L, 0.5 / rho) if rho else 1 / L
+def local_step(facts: Facts, local_steps: int) -> float:
+    """Return β = 1/(KL), with which K steps are as long as one gradient step; 1/L if tried."""
+    return 1 / facts.L if facts.tried else 1 / (local_steps * facts.L)
+
+
+def safe_step(facts: Facts, step: float | None = None) -> float:
+    """Return a step of 1/L, or the given one, but at most 1/(2ρ): half of the prox's limit."""
+    step = 1 / facts.L if step is None else step
+    return min(step, 0.5 / facts.rho) if facts.rho else step
+
+
+def automatic_gain(facts: Facts, total: float) -> Gain:
+    """Return the gain that uses a quarter of corrections where βK is ``total``; "off" in theory.
+
+    A quarter is the largest part that never diverged with tried steps on several networks,
+    partitions and numbers of local steps.
+    """
+    return 0.25 * total if facts.tried else "off"

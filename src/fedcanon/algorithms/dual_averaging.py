@@ -9,7 +9,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedcanon.algorithms.base import Algorithm, Prox, State, StepRules, Work, local_prox_rules
+from fedcanon.algorithms.base import (
+    Algorithm,
+    Facts,
+    Prox,
+    State,
+    StepRules,
+    Work,
+    local_prox_rules,
+)
 from fedcanon.algorithms.schedules import Step, require_step, step_at
 from fedcanon.errors import FedcanonError
 
@@ -61,8 +69,8 @@ class FedDA(Algorithm):
             E += server_step * beta * self.local_steps
         return max(E, last_local)
 
-    def theory(self, L: float, rho: float) -> StepRules:
-        return local_prox_rules(L, rho, self.local_steps)
+    def theory(self, facts: Facts) -> StepRules:
+        return local_prox_rules(facts, self.local_steps)
 
 
 @dataclass(frozen=True)
@@ -143,6 +151,6 @@ class FastFedDA(Algorithm):
         A = sum(map(self._weight, steps))
         return A / self._scales(A, len(steps))[1]
 
-    def theory(self, L: float, rho: float) -> StepRules:
-        limits = {"β ≤ 1/(2L): γ = 1/β outweighs the curvature": 1 / (2 * L)}
-        return StepRules({"beta": 1 / (2 * L)}, limits)
+    def theory(self, facts: Facts) -> StepRules:
+        limits = {"β ≤ 1/(2L): γ = 1/β outweighs the curvature": 1 / (2 * facts.L)}
+        return StepRules({"beta": 1 / (2 * facts.L)}, limits)

@@ -3,45 +3,59 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fedcanon.algorithms.base import Algorithm, Prox, State, Work
-from fedcanon.algorithms.capabilities import Recalling, Relayed
+from fedcanon.algorithms.base import Facts, Prox, State, StepRules, Work, automatic_gain, safe_step
+from fedcanon.algorithms.capabilities import Diagnosed, Recalling, Relayed
 from fedcanon.algorithms.schedules import (
+    Gain,
     Step,
     damping,
     largest,
-    require_step,
+    require_gain,
     server_and_local_step,
+    step_at,
 )
 
 
 @dataclass(frozen=True)
-class _Canon(Algorithm):
+class _Canon(Diagnosed):
     """Hyper-parameters of the family: server step α, local step β, K local steps, damping.
 
     ``alpha = None`` is the paper's heuristic α = βK. With a ``gain``, local steps use only a part
-    of the correction, λ = min(1, gain/(βK)); None is λ = 1. A smaller λ permits larger steps on
+    of the correction, λ = min(1, gain/(βK)); "off" is λ = 1. A smaller λ permits larger steps on
     networks, and as β falls λ returns to 1.
     """
 
     alpha: Step | None = None
     beta: Step = 0.1
     local_steps: int = 10
-    gain: float | None = None
+    gain: Gain = "off"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.gain is not None:
-            require_step("gain", self.gain)
+        require_gain(self.gain)
 
     def _steps(self, t: int) -> State:
         steps = server_and_local_step(self.alpha, self.beta, self.local_steps, t)
         return {**steps, "damping": damping(self.gain, steps["beta"], self.local_steps)}
+
+    def _recorded(self, sent: State) -> State:
+        """Return what the server's state keeps of the damping, for the records."""
+        return {} if self.gain == "off" else {"damping": sent["damping"]}
+
+    def diagnostics(self, server: State) -> dict[str, float]:
+        return {"damping": server["damping"]} if "damping" in server else {}
+
+    def theory(self, facts: Facts) -> StepRules:
+        rules = super().theory(facts)
+        total = self.local_steps * step_at(self.beta, 0)
+        steps = {"alpha": safe_step(facts, total), "gain": automatic_gain(facts, total)}
+        return replace(rules, automatic={**rules.automatic, **steps})
 
     def prox_step(self, rounds: int) -> float:
         if self.alpha is None:
@@ -106,6 +120,7 @@ class FedCanon(_Canon, Relayed):
             "z": prox(server["z"] - alpha * mean["delta"], alpha),
             # lerp returns Δ̄ itself at share = 1; e + (Δ̄ − e) would not, to the last bit.
             "e": torch.lerp(server["e"], mean["delta"], share),
+            **self._recorded(sent),
         }
 
 
@@ -147,7 +162,7 @@ class FedCanonII(_Canon):
     def aggregate(self, server: State, sent: State, mean: State, share: float, prox: Prox) -> State:
         alpha = sent["alpha"]
         mirror = prox(server["z"] - alpha * mean["delta"], alpha, counted=False)
-        return {"z": mirror, "delta": mean["delta"], "alpha": alpha}
+        return {"z": mirror, "delta": mean["delta"], "alpha": alpha, **self._recorded(sent)}
 
 
 @dataclass(frozen=True)
@@ -165,12 +180,14 @@ class FedCanonPlus(_Canon, Relayed, Recalling):
     2d floats for a client that took part in the round before (it computes b itself), 3d for others.
     Uploads u_i vanish as the run converges, so compressing them (C) leaves no error floor.
 
-    If ``accelerated``, the server extrapolates: w is the prox point, which is the model, z what
-    clients receive, and θ the length of the memory, which begins anew where step and momentum
-    disagree. Clients and messages are the same, and so are the fixed points (z = w).
+    If ``accelerated``, the server takes Nesterov steps. w is the prox point, which is the model,
+    and z what clients receive. θ, the length of the memory, returns to 1 where step and momentum
+    disagree. The server's step is 1/L̂ with L̂ = ‖v̄ − v̄_prev‖/‖z − z_prev‖, the largest of about
+    the last ten visits of a client; α is its upper limit. Clients and messages are the same, and so
+    are the fixed points (z = w).
 
-        server:  w⁺ = prox_{αh}(z − α v̄);  θ ← 1 if ⟨z − w⁺, w⁺ − w⟩ > 0
-                 θ⁺ = (1 + √(1 + 4θ²))/2;  z⁺ = w⁺ + ((θ − 1)/θ⁺)(w⁺ − w);  b = (z − z⁺)/α
+        server:  a = min(α, 1/L̂);  w⁺ = prox_{ah}(z − a v̄);  θ ← 1 if ⟨z − w⁺, w⁺ − w⟩ > 0
+                 θ⁺ = (1 + √(1 + 4θ²))/2;  z⁺ = w⁺ + ((θ − 1)/θ⁺)(w⁺ − w);  b = (z − z⁺)/a
     """
 
     accelerated: bool = False
@@ -180,17 +197,21 @@ class FedCanonPlus(_Canon, Relayed, Recalling):
     recalled = frozenset({"b"})
 
     def server_init(self, z: Tensor, prox: Prox) -> State:
-        state = {"z": z, "b": torch.zeros_like(z), "e": torch.zeros_like(z)}
-        return {**state, "w": z, "theta": 1.0} if self.accelerated else state
+        zero = torch.zeros_like(z)
+        state = {"z": z, "b": zero, "e": zero, "server_step": 1.0}
+        if not self.accelerated:
+            return state
+        return {**state, "w": z, "v": zero, "theta": 1.0, "curvature": 0.0}
 
     def client_init(self, z: Tensor) -> State:
         return {"v": torch.zeros_like(z)}
 
     def broadcast(self, server: State, t: int, rng: np.random.Generator) -> State:
-        return {"z": server["z"], "b": server["b"], **self._steps(t)}
+        last_step = server["server_step"]
+        return {"z": server["z"], "b": server["b"], "last_step": last_step, **self._steps(t)}
 
     def recall(self, previous: State, received: State) -> State:
-        return {"b": (previous["z"] - received["z"]) / previous["alpha"]}
+        return {"b": (previous["z"] - received["z"]) / received["last_step"]}
 
     def ask(self, client: State, sent: State, *, compressed: bool) -> State:
         # 3d floats for a client that keeps nothing: z and c down, m up. To compress m − v it needs
@@ -209,19 +230,45 @@ class FedCanonPlus(_Canon, Relayed, Recalling):
         return {"u": u}, {"v": client["v"] + u}
 
     def aggregate(self, server: State, sent: State, mean: State, share: float, prox: Prox) -> State:
-        alpha = sent["alpha"]
-        w = prox(server["z"] - alpha * (server["e"] + mean["u"]), alpha)
-        z, memory = self._extrapolated(server, w) if self.accelerated else (w, {})
-        b, e = (server["z"] - z) / alpha, server["e"] + share * mean["u"]
-        return {"z": z, "b": b, "e": e, **memory}
+        v, step, memory = server["e"] + mean["u"], sent["alpha"], State()
+        if self.accelerated:
+            curvature = self._curvature(server, v, share)
+            step = min(step, 1 / curvature if curvature else sent["beta"] * self.local_steps)
+        z = w = prox(server["z"] - step * v, step)
+        if self.accelerated:
+            z, theta = self._extrapolated(server, w)
+            memory = {"w": w, "v": v, "theta": theta, "curvature": curvature}
+        b, e = (server["z"] - z) / step, server["e"] + share * mean["u"]
+        return {"z": z, "b": b, "e": e, "server_step": step, **memory, **self._recorded(sent)}
 
-    def _extrapolated(self, server: State, w: Tensor) -> tuple[Tensor, State]:
-        """Return z⁺, and w⁺ and θ⁺ to remember."""
+    def _curvature(self, server: State, v: Tensor, share: float) -> float:
+        """Return L̂, which forgets a tenth of itself each time that a client is visited."""
+        distance = server["server_step"] * float(server["b"].norm())
+        remembered = (1 - 0.1 * share) * server["curvature"]
+        return max(remembered, float((v - server["v"]).norm()) / distance) if distance else 0.0
+
+    def _extrapolated(self, server: State, w: Tensor) -> tuple[Tensor, float]:
+        """Return z⁺ and θ⁺."""
         momentum = w - server["w"]
         theta = 1.0 if torch.dot(server["z"] - w, momentum) > 0 else server["theta"]
         next_theta = (1 + math.sqrt(1 + 4 * theta**2)) / 2
-        return w + (theta - 1) / next_theta * momentum, {"w": w, "theta": next_theta}
+        return w + (theta - 1) / next_theta * momentum, next_theta
+
+    def theory(self, facts: Facts) -> StepRules:
+        rules = super().theory(facts)
+        if facts.tried:
+            return replace(rules, automatic={**rules.automatic, "accelerated": False})
+        # 0.25: clients whose Hessians differ much are slowed down by longer local steps.
+        limit = 0.9 / facts.rho if facts.rho else 1e4 / facts.L
+        steps = {"beta": 0.25 / facts.L, "accelerated": True}
+        if self.accelerated:
+            steps["alpha"] = limit
+        return replace(rules, automatic={**rules.automatic, **steps})
 
     def model(self, server: State) -> Tensor:
         model: Tensor = server["w" if self.accelerated else "z"]
         return model
+
+    def diagnostics(self, server: State) -> dict[str, float]:
+        step = {"server_step": server["server_step"]} if self.accelerated else {}
+        return {**super().diagnostics(server), **step}

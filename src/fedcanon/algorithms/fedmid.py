@@ -7,7 +7,15 @@ from typing import Literal
 
 import numpy as np
 
-from fedcanon.algorithms.base import Algorithm, Prox, State, StepRules, Work, local_prox_rules
+from fedcanon.algorithms.base import (
+    Algorithm,
+    Facts,
+    Prox,
+    State,
+    StepRules,
+    Work,
+    local_prox_rules,
+)
 from fedcanon.algorithms.schedules import Step, step_at
 
 
@@ -59,5 +67,5 @@ class FedMiD(Algorithm):
         local = [step_at(self.beta, t) for t in range(rounds)] if self.client_prox else []
         return max([*local, *(self._tau(t) for t in range(rounds))])
 
-    def theory(self, L: float, rho: float) -> StepRules:
-        return local_prox_rules(L, rho, self.local_steps)
+    def theory(self, facts: Facts) -> StepRules:
+        return local_prox_rules(facts, self.local_steps)

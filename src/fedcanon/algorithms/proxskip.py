@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedcanon.algorithms.base import Algorithm, Prox, State, StepRules, Work
+from fedcanon.algorithms.base import Algorithm, Facts, Prox, State, StepRules, Work
 from fedcanon.algorithms.capabilities import Diagnosed, Links, Mixed
 from fedcanon.algorithms.schedules import Step, largest, step_at
 from fedcanon.algorithms.topology import links
@@ -36,8 +36,9 @@ class _Skipping(Algorithm):
         """The probability of the expensive step."""
         return 1 / self.local_steps if self.probability is None else self.probability
 
-    def theory(self, L: float, rho: float) -> StepRules:
-        return StepRules({"beta": 1 / L}, {"β ≤ 1/L: the theory of ProxSkip": 1 / L})
+    def theory(self, facts: Facts) -> StepRules:
+        beta = 1 / facts.L
+        return StepRules({"beta": beta}, {"β ≤ 1/L: the theory of ProxSkip": beta})
 
 
 @dataclass(frozen=True)
@@ -77,10 +78,10 @@ class ProxSkip(_Skipping):
     def prox_step(self, rounds: int) -> float:
         return largest(self.beta, rounds) / self.p
 
-    def theory(self, L: float, rho: float) -> StepRules:
+    def theory(self, facts: Facts) -> StepRules:
         # The prox has the step β/p, which must stay in its domain.
-        beta = min(1 / L, 0.5 * self.p / rho) if rho else 1 / L
-        return replace(super().theory(L, rho), automatic={"beta": beta})
+        beta = min(1 / facts.L, 0.5 * self.p / facts.rho) if facts.rho else 1 / facts.L
+        return replace(super().theory(facts), automatic={"beta": beta})
 
 
 @dataclass(frozen=True)
@@ -155,6 +156,6 @@ class DecentralisedProxSkip(Scaffnew, Mixed, Diagnosed):
         apart = (server["z"] - self.model(server)).double()
         return {"consensus_error": float(apart.pow(2).sum(-1).mean().sqrt())}
 
-    def theory(self, L: float, rho: float) -> StepRules:
-        limits = {"β ≤ 1/(2L): the theory of decentralised ProxSkip": 1 / (2 * L)}
-        return StepRules({"beta": 1 / (2 * L)}, limits)
+    def theory(self, facts: Facts) -> StepRules:
+        limits = {"β ≤ 1/(2L): the theory of decentralised ProxSkip": 1 / (2 * facts.L)}
+        return StepRules({"beta": 1 / (2 * facts.L)}, limits)

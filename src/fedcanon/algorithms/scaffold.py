@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fedcanon.algorithms.base import Algorithm, Prox, State, Work
-from fedcanon.algorithms.schedules import Step, damping, require_step, step_at
+from fedcanon.algorithms.base import Algorithm, Facts, Prox, State, StepRules, Work, automatic_gain
+from fedcanon.algorithms.schedules import Gain, Step, damping, require_gain, step_at
 
 
 @dataclass(frozen=True)
@@ -33,15 +33,19 @@ class Scaffold(Algorithm):
     local_steps: int = 10
     server_step: Step = 1.0
     option: Literal["I", "II"] = "II"
-    gain: float | None = None
+    gain: Gain = "off"
 
     solves = "f"
     averages = {"e": "e"}
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.gain is not None:
-            require_step("gain", self.gain)
+        require_gain(self.gain)
+
+    def theory(self, facts: Facts) -> StepRules:
+        rules = super().theory(facts)
+        gain = automatic_gain(facts, self.local_steps * step_at(self.beta, 0))
+        return replace(rules, automatic={**rules.automatic, "gain": gain})
 
     def server_init(self, z: Tensor, prox: Prox) -> State:
         return {"z": z, "e": torch.zeros_like(z)}

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedcanon.algorithms.base import Algorithm, Prox, State, StepRules, Work, safe_step
+from fedcanon.algorithms.base import Algorithm, Facts, Prox, State, StepRules, Work, safe_step
 from fedcanon.algorithms.capabilities import Assembling
 from fedcanon.algorithms.schedules import Step, require_step, step_at
 from fedcanon.errors import FedcanonError
@@ -99,8 +99,8 @@ class FedPD(_Splitting):
     def resolvent_step(self) -> float:
         return self.eta
 
-    def theory(self, L: float, rho: float) -> StepRules:
-        return self._step_rules(L, eta=1 / L)
+    def theory(self, facts: Facts) -> StepRules:
+        return self._step_rules(facts.L, eta=1 / facts.L)
 
 
 @dataclass(frozen=True)
@@ -156,8 +156,8 @@ class FedDyn(_Splitting):
         model: Tensor = server["z" if self.evaluate == "server" else "averaged"]
         return model
 
-    def theory(self, L: float, rho: float) -> StepRules:
-        return self._step_rules(L, strength=L)
+    def theory(self, facts: Facts) -> StepRules:
+        return self._step_rules(facts.L, strength=facts.L)
 
 
 @dataclass(frozen=True)
@@ -218,8 +218,8 @@ class FedDR(_Splitting, Assembling):
     def prox_step(self, rounds: int) -> float:
         return self.eta
 
-    def theory(self, L: float, rho: float) -> StepRules:
-        return self._step_rules(L, eta=safe_step(L, rho))
+    def theory(self, facts: Facts) -> StepRules:
+        return self._step_rules(facts.L, eta=safe_step(facts))
 
 
 @dataclass(frozen=True)
@@ -276,8 +276,8 @@ class FedADMM(_Splitting):
     def prox_step(self, rounds: int) -> float:
         return 1 / self.eta
 
-    def theory(self, L: float, rho: float) -> StepRules:
-        return self._step_rules(L, eta=1 / safe_step(L, rho))
+    def theory(self, facts: Facts) -> StepRules:
+        return self._step_rules(facts.L, eta=1 / safe_step(facts))
 
 
 def _require_relaxation(relaxation: float) -> None:

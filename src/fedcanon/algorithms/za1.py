@@ -8,7 +8,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedcanon.algorithms.base import Algorithm, Prox, State, StepRules, Work, local_prox_rules
+from fedcanon.algorithms.base import (
+    Algorithm,
+    Facts,
+    Prox,
+    State,
+    StepRules,
+    Work,
+    local_prox_rules,
+)
 from fedcanon.algorithms.schedules import require_step
 
 
@@ -69,5 +77,5 @@ class ZA1(Algorithm):
     def prox_step(self, rounds: int) -> float:
         return self.beta * self.local_steps * max(1.0, self.server_step)
 
-    def theory(self, L: float, rho: float) -> StepRules:
-        return local_prox_rules(L, rho, self.local_steps)
+    def theory(self, facts: Facts) -> StepRules:
+        return local_prox_rules(facts, self.local_steps)

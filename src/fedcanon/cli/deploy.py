@@ -17,7 +17,7 @@ from fedcanon.report.wording import byte_count
 from fedcanon.runs.build import build, check_names, resolved
 from fedcanon.runs.config import Config, changed, load_config
 from fedcanon.runs.folder import RunFolder
-from fedcanon.runs.steps import AUTO
+from fedcanon.runs.steps import open_steps
 
 deploy = typer.Typer(no_args_is_help=True, help="Train with real clients, on Flower.")
 app.add_typer(deploy, name="deploy")
@@ -67,7 +67,7 @@ def _without_data(config: Config) -> Config:
     These are step sizes that are "auto", the shape of the inputs and the number of classes. The
     dataset is loaded only if one of them is missing.
     """
-    automatic, told = AUTO in config.algorithm.values(), config.deployment
+    automatic, told = open_steps(config.algorithm), config.deployment
     if not automatic and told.shape and told.classes is not None:
         check_names(config)
         return config

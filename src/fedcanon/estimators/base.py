@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from inspect import signature
 from typing import Any
 
@@ -22,13 +22,12 @@ from fedcanon.errors import FedcanonError
 from fedcanon.estimators.features import indices, over_features
 from fedcanon.estimators.problems import dense
 from fedcanon.layout import Layout
-from fedcanon.objectives import Problem, smoothness
+from fedcanon.objectives import Problem
 from fedcanon.penalties import PENALTIES, Penalty, PerLayer, on_weights
-from fedcanon.randomness import Purpose, generator
 from fedcanon.runs.federation import Federation
 from fedcanon.runs.fit import fit
 from fedcanon.runs.named import find, make_algorithm, make_penalty
-from fedcanon.runs.steps import AUTO, fill_in
+from fedcanon.runs.steps import AUTO, fill_in, find_facts, open_steps
 from fedcanon.search.kappas import null_model
 from fedcanon.threads import one_thread
 
@@ -69,7 +68,7 @@ class Federated(BaseEstimator):
             kappa: κ of a penalty that is given by its name.
             algorithm: The method, by its name in ``fedcanon list algorithms``, or as a dictionary
                 with the name and its other parameters.
-            alpha: Server step; "auto" is the method's own rule, from an estimate of the smoothness.
+            alpha: Server step; "auto" is the method's own rule, from the clients' curvature.
             beta: Local step, likewise.
             local_steps: K, the number of gradient steps of a client in a round.
             rounds: Rounds after which training ends at the latest.
@@ -150,10 +149,10 @@ class Federated(BaseEstimator):
         steps = {"alpha": self.alpha, "beta": self.beta, "local_steps": self.local_steps}
         table = {key: value for key, value in steps.items() if key in known} | dict(given)
         table = _plain(table)
-        if AUTO in table.values():
-            rng = generator(0, Purpose.SMOOTHNESS)  # so that a linear model depends on no seed
-            L = smoothness(problem, rng, clients=len(problem.clients))
-            table = fill_in(table, L, penalty.rho)
+        if open_steps(table):
+            # One seed for all, so that a linear model does not depend on random_state.
+            facts = find_facts(problem, self.batch_size, self.rounds, seed=0)
+            table = fill_in(table, replace(facts, rho=penalty.rho))
         return make_algorithm(table)
 
     @property

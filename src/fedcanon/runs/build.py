@@ -42,7 +42,7 @@ from fedcanon.runs.named import (
     make_model,
     make_penalty,
 )
-from fedcanon.runs.steps import draft_algorithm, with_steps
+from fedcanon.runs.steps import open_steps, with_steps
 from fedcanon.threads import one_thread
 
 
@@ -50,9 +50,8 @@ from fedcanon.threads import one_thread
 def build(config: Config, dataset: Dataset | None = None) -> Federation:
     """Build the federation of a configuration: data, partition, model, penalty and algorithm.
 
-    A step size "auto" is replaced by the number that the algorithm's theory suggests, from an
-    estimate L of the smoothness at the starting point. For FedCanon+ these are β = 1/(KL) and
-    α = min(1/L, 1/(2ρ)).
+    Step sizes that are "auto" or not given are replaced by those that the algorithm suggests, from
+    the curvature of linear models, and from short trials on some clients for networks.
 
     Args:
         config: The configuration.
@@ -73,7 +72,7 @@ def build(config: Config, dataset: Dataset | None = None) -> Federation:
 
 def check_names(config: Config) -> None:
     """Raise a ``FedcanonError`` for mistakes in algorithm or compressor, before loading data."""
-    draft_algorithm(config.algorithm)
+    open_steps(config.algorithm)
     make_compressor(config.compression)
 
 

@@ -6,13 +6,13 @@ import math
 from dataclasses import dataclass
 
 from fedcanon import theory
-from fedcanon.algorithms import Algorithm, FedCanon, FedCanonII
+from fedcanon.algorithms import Algorithm, Facts, FedCanon, FedCanonII
 from fedcanon.algorithms.schedules import step_at
 from fedcanon.errors import FedcanonError
 from fedcanon.runs.build import build_problem, check_names
 from fedcanon.runs.config import Config
 from fedcanon.runs.named import make_algorithm, make_penalty
-from fedcanon.runs.steps import estimated_smoothness, fill_in
+from fedcanon.runs.steps import estimated_smoothness, with_steps
 
 PROX_STEP = "prox step"
 """The name of the setting for methods whose prox has another step than α, such as FedADMM's 1/η."""
@@ -92,7 +92,7 @@ def check_config(config: Config, mu: float | None = None) -> Report:
     problem = build_problem(config)
     penalty = make_penalty(config.penalty, problem.layout)
     L = estimated_smoothness(config, problem)
-    algorithm = make_algorithm(fill_in(config.algorithm, L, penalty.rho))
+    algorithm = make_algorithm(with_steps(config, problem).algorithm)
     conditions = conditions_on(algorithm, L, penalty.rho, config.rounds, mu)
     if not penalty.in_theory:  # there is no ρ, so conditions that contain it do not apply
         conditions = [c for c in conditions if not c.needs_rho]
@@ -123,7 +123,7 @@ def conditions_on(
         if by_alpha:
             found.append(Condition("α ≤ 1/L: exact steps descend", "alpha", prox_step, 1 / L))
     if beta:
-        limits = algorithm.theory(L, rho).beta_limits
+        limits = algorithm.theory(Facts(L, rho)).beta_limits
         found += [Condition(reason, "beta", beta, limit) for reason, limit in limits.items()]
     if isinstance(algorithm, FedCanon | FedCanonII):
         K = algorithm.local_steps

@@ -37,7 +37,7 @@ CLIENTS_OWN = "the clients' own data"
 DEEPEST = 30
 """Tables and lists inside one another that a configuration may have."""
 
-DEFAULT_ALGORITHM: Table = {"name": "fedcanon+", "alpha": 1.0, "beta": 0.1, "local_steps": 10}
+DEFAULT_ALGORITHM: Table = {"name": "fedcanon+", "local_steps": 10}
 DEFAULT_PENALTY: Table = {"name": "mcp", "kappa": 1.5e-3}
 DEFAULT_LOSS: Table = {"name": "cross_entropy"}
 _DEFAULTS = {"algorithm": DEFAULT_ALGORITHM, "penalty": DEFAULT_PENALTY, "loss": DEFAULT_LOSS}

@@ -25,7 +25,7 @@ from fedcanon.runs.measures import Record
 from fedcanon.runs.model_file import load_model, save_model
 from fedcanon.runs.observers import Observer
 from fedcanon.runs.result import Result
-from fedcanon.runs.steps import AUTO
+from fedcanon.runs.steps import open_steps
 
 MODEL = "model.safetensors"
 
@@ -63,7 +63,7 @@ def train_in(
     path: Path, config: Config, federation: Federation, observers: Sequence[Observer] = ()
 ) -> Result:
     """Train a federation that was built from ``config`` and store the run in a new folder."""
-    automatic = [f"algorithm.{k}" for k, v in config.algorithm.items() if v == AUTO]
+    automatic = [f"algorithm.{key}" for key in sorted(open_steps(config.algorithm))]
     run = RunFolder.create(path, resolved(config, federation), automatic)
     with run.locked():
         return _train_and_save(run, config, federation, (), observers)

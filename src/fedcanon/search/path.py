@@ -27,7 +27,7 @@ from fedcanon.runs.model_file import save_model
 from fedcanon.runs.named import make_dataset, make_penalty
 from fedcanon.runs.observers import Observer
 from fedcanon.runs.result import Result
-from fedcanon.runs.steps import AUTO, estimated_smoothness, with_steps
+from fedcanon.runs.steps import facts_of, open_steps, with_steps
 from fedcanon.runs.training import MODEL, fit_as
 from fedcanon.search.kappas import automatic_kappas, is_deep, null_model, require_kappa
 from fedcanon.search.point import Parameters, Point, keep_point, load_point
@@ -166,7 +166,7 @@ def _problems(search: PathSearch) -> tuple[Problem, Problem | None]:
 
 
 def _configs(search: PathSearch, problem: Problem) -> list[Config]:
-    """The configuration for each κ; steps that are "auto" come from one estimate of L."""
+    """The configuration for each κ; automatic steps come from the same facts."""
 
     def penalty_at(kappa: float) -> Penalty:
         return make_penalty({**search.config.penalty, "kappa": kappa}, problem.layout)
@@ -175,10 +175,10 @@ def _configs(search: PathSearch, problem: Problem) -> list[Config]:
         changed(search.config, {"penalty.kappa": kappa})
         for kappa in search.kappas or automatic_kappas(problem, penalty_at)
     ]
-    if AUTO not in search.config.algorithm.values():
+    if not open_steps(search.config.algorithm):
         return configs
-    L = estimated_smoothness(search.config, problem)
-    return [with_steps(config, problem, L) for config in configs]
+    facts = facts_of(search.config, problem)
+    return [with_steps(config, problem, facts) for config in configs]
 
 
 def _trained(config: Config, federation: Federation, observer: Observer) -> Result:

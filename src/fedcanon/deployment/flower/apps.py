@@ -32,7 +32,7 @@ from fedcanon.runs.folder import RunFolder
 from fedcanon.runs.measures import Record
 from fedcanon.runs.named import make_compressor, make_dataset
 from fedcanon.runs.observers import Observer
-from fedcanon.runs.steps import AUTO
+from fedcanon.runs.steps import open_steps
 from fedcanon.runs.training import resume_with, train_in
 
 CONFIG = "run.toml"
@@ -146,7 +146,7 @@ def _require_same(before: Config, now: Config) -> None:
 
 def _check(config: Config) -> None:
     check_names(config)
-    if AUTO in config.algorithm.values():
+    if open_steps(config.algorithm):
         raise FedcanonError(
             'a server without data cannot compute a step size that is "auto": use the number that '
             "'fedcanon check' or a simulation prints."
