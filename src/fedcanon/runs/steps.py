@@ -53,6 +53,6 @@ def draft_algorithm(table: Table) -> Algorithm:
     can = sorted(k for k in algorithm.theory(L=1.0, rho=0.0).automatic if hasattr(algorithm, k))
     for key in open_steps:
         if key not in can:
-            only = " and ".join(can)
-            raise FedcanonError(f'algorithm.{key} cannot be "auto": only {only} can.')
+            only = f": only {' and '.join(can)} can" if can else ""
+            raise FedcanonError(f'algorithm.{key} cannot be "auto"{only}.')
     return make_algorithm({**others, **dict.fromkeys(open_steps, 1.0)})
