@@ -15,6 +15,7 @@ from .capabilities import Links as Links
 from .capabilities import Mixed as Mixed
 from .capabilities import Recalling as Recalling
 from .capabilities import Relayed as Relayed
+from .capabilities import SecondOrder as SecondOrder
 from .dual_averaging import FastFedDA as FastFedDA
 from .dual_averaging import FedDA as FedDA
 from .fedavg import FedAvg as FedAvg
@@ -24,6 +25,7 @@ from .fedcanon import FedCanon as FedCanon
 from .fedcanon import FedCanonII as FedCanonII
 from .fedcanon import FedCanonPlus as FedCanonPlus
 from .fedmid import FedMiD as FedMiD
+from .newton import Newton as Newton
 from .pgd import PGD as PGD
 from .proxskip import DecentralisedProxSkip as DecentralisedProxSkip
 from .proxskip import ProxSkip as ProxSkip

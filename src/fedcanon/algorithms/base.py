@@ -13,6 +13,7 @@ from torch import Tensor
 from fedcanon.algorithms.schedules import Gain, Schedule, require_local_steps, require_step
 from fedcanon.compression import Encoded
 from fedcanon.errors import FedcanonError
+from fedcanon.penalties import Penalty
 
 State = dict[str, Any]
 """Flat vectors (1-D tensors) and numbers, by name."""
@@ -20,6 +21,11 @@ State = dict[str, Any]
 
 class Prox(Protocol):
     """The proximal operator of h on the server; its calls are counted."""
+
+    @property
+    def penalty(self) -> Penalty:
+        """The regulariser h itself."""
+        ...
 
     def __call__(self, x: Tensor, step: float, *, counted: bool = True) -> Tensor:
         """Return prox_{step·h}(x) as a new vector; a step of 0 is the identity.
@@ -38,6 +44,13 @@ class Work(Protocol):
 
     def full_gradient(self, x: Tensor) -> Tensor:
         """Return the exact gradient ∇f_i(x)."""
+        ...
+
+    def expansion(self, x: Tensor) -> Tensor:
+        """Return f_i(x), ∇f_i(x) and the upper triangle of ∇²f_i(x), all exact, as one vector.
+
+        ``fedcanon.expansion`` describes it. Only methods that are ``SecondOrder`` may call this.
+        """
         ...
 
     def descend(

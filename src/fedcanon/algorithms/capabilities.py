@@ -91,6 +91,16 @@ class Assembling(Algorithm):
         """Tell whether the next round needs all clients."""
 
 
+class SecondOrder(Algorithm):
+    """A method that needs second derivatives of the clients' losses, for linear models.
+
+    Its clients may call ``work.expansion``, whose result has 1 + d + d(d + 1)/2 entries.
+    """
+
+    max_floats: int
+    """Runs in which an upload would have more floats are refused."""
+
+
 class Diagnosed(Algorithm):
     """A method with additional numbers that are recorded with the measures of a run."""
 

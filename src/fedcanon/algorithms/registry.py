@@ -5,6 +5,7 @@ from fedcanon.algorithms.dual_averaging import FastFedDA, FedDA
 from fedcanon.algorithms.fedavg import FedAvg, FedAvgM, FedProx
 from fedcanon.algorithms.fedcanon import FedCanon, FedCanonII, FedCanonPlus
 from fedcanon.algorithms.fedmid import FedMiD
+from fedcanon.algorithms.newton import Newton
 from fedcanon.algorithms.pgd import PGD
 from fedcanon.algorithms.proxskip import DecentralisedProxSkip, ProxSkip, Scaffnew
 from fedcanon.algorithms.scaffold import Scaffold
@@ -21,6 +22,7 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     "za1": ZA1,
     "feddr": FedDR,
     "fedadmm": FedADMM,
+    "newton": Newton,
     "fedavg": FedAvg,
     "fedprox": FedProx,
     "fedavg-m": FedAvgM,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from fedcanon.algorithms import Algorithm, SecondOrder
 from fedcanon.deployment.protocol import Network
 from fedcanon.deployment.server import Deployment
 from fedcanon.errors import FedcanonError
+from fedcanon.expansion import expansion_length
 from fedcanon.objectives import Problem
 from fedcanon.runs.config import Config
 from fedcanon.units import GIB
@@ -34,6 +36,11 @@ def deployment_on(network: Network, config: Config) -> Deployment:
     )
 
 
-def vector_sizes(problem: Problem) -> set[int]:
-    """Return the lengths that vectors in messages may have: of the model and its statistics."""
-    return {problem.start.numel(), problem.start_buffers.numel()}
+def vector_sizes(problem: Problem, algorithm: Algorithm) -> set[int]:
+    """Return the lengths that vectors in messages may have: of the model and its statistics.
+
+    Clients of a second-order method also send their Hessians.
+    """
+    d = problem.start.numel()
+    second_order = {expansion_length(d)} if isinstance(algorithm, SecondOrder) else set()
+    return {d, problem.start_buffers.numel()} | second_order

@@ -81,6 +81,10 @@ class StackedWork:
         """∇f_i(x_i), exact."""
         return torch.stack(self._each(lambda client, row: client.full_gradient(row), x))
 
+    def expansion(self, x: Tensor) -> Tensor:
+        """f_i(x_i), ∇f_i(x_i) and the upper triangle of ∇²f_i(x_i), exact."""
+        return torch.stack(self._each(lambda client, row: client.expansion(row), x))
+
     def solve(
         self, centre: Tensor, eta: float, start: Tensor, *, tolerance: float, **how: Any
     ) -> Tensor:

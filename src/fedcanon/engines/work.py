@@ -17,6 +17,7 @@ from torch import Tensor
 from fedcanon.compression import Compressor, Encoded
 from fedcanon.engines.base import Rules
 from fedcanon.errors import DivergenceError, FedcanonError
+from fedcanon.expansion import expansion_length, pack_expansion
 from fedcanon.objectives import Objective
 from fedcanon.penalties import Penalty
 from fedcanon.randomness import Purpose, generator
@@ -122,6 +123,11 @@ class ClientWork:
         """∇f_i(x), exact."""
         return self._objective.full_gradient(x)
 
+    def expansion(self, x: Tensor) -> Tensor:
+        """f_i(x), ∇f_i(x) and the upper triangle of ∇²f_i(x), exact."""
+        value, gradient = self._objective.value_and_gradient(x)
+        return pack_expansion(value, gradient, self._objective.hessian(x))
+
     def descend(
         self,
         start: Tensor,
@@ -190,6 +196,9 @@ class IdleWork:
         return torch.zeros_like(x)
 
     full_gradient = gradient
+
+    def expansion(self, x: Tensor) -> Tensor:
+        return x.new_zeros(expansion_length(len(x)))
 
     def descend(self, start: Tensor, step: float, steps: int, **how: Any) -> Tensor:
         return start.clone()

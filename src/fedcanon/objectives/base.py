@@ -10,6 +10,12 @@ from torch import Tensor, nn
 from fedcanon.errors import FedcanonError
 from fedcanon.layout import Layout
 
+NO_HESSIAN = (
+    "the Hessian is known for linear models only (logistic, linear, least squares), and this model "
+    'is another: use FedCanon+ (algorithm.name = "fedcanon+"), which needs gradients only.'
+)
+"""Refuses second derivatives of a model that has none here."""
+
 
 class Objective(ABC):
     """One client's smooth loss f_i, seen as a function of one flat vector.
@@ -33,6 +39,22 @@ class Objective(ABC):
     def full_gradient(self, x: Tensor) -> Tensor:
         """∇f_i(x), exact, as a new tensor."""
         return self.value_and_gradient(x)[1]
+
+    @property
+    def has_hessian(self) -> bool:
+        """Whether ``hessian`` is known."""
+        return False
+
+    def hessian(self, x: Tensor) -> Tensor:
+        """∇²f_i(x), exact, as a new d×d matrix.
+
+        Args:
+            x: Where to take it.
+
+        Raises:
+            FedcanonError: It is not known for this model.
+        """
+        raise FedcanonError(NO_HESSIAN)
 
     @abstractmethod
     def gradient(self, x: Tensor, batch: Tensor | None) -> Tensor:

@@ -1,4 +1,4 @@
-"""What linear models in closed form share: features, layout, scores and the gradient."""
+"""What linear models in closed form share: features, layout, scores, gradient and Hessian."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ Features = Array | sparse.csr_array
 
 
 class LinearObjective(Objective):
-    """f(w, b) = (1/m) Σ_j loss(x_jᵀw + b, y_j), its gradient in closed form.
+    """f(w, b) = (1/m) Σ_j loss(x_jᵀw + b, y_j), gradient and Hessian in closed form.
 
     The flat vector is w followed by b (no b without ``intercept``), laid out as ``weight`` (1×d)
     and ``bias`` (1), as in ``nn.Linear(d, 1)``. It has the precision of the features.
     """
+
+    has_hessian = True
 
     _y: Array
 
@@ -50,6 +52,10 @@ class LinearObjective(Objective):
     @abstractmethod
     def _slopes(self, scores: Array, y: Array) -> Array:
         """∂loss/∂score of every sample."""
+
+    @abstractmethod
+    def _curvatures(self, scores: Array, y: Array) -> Array:
+        """∂²loss/∂score² of every sample."""
 
     def scores(self, x: Tensor, features: Features | None = None) -> Array:
         """The values x_jᵀw + b of these samples, or of the client's own.
@@ -83,3 +89,15 @@ class LinearObjective(Objective):
         if self._intercept:
             gradient[-1] = slopes.sum()
         return torch.from_numpy(gradient)
+
+    def hessian(self, x: Tensor) -> Tensor:
+        features = self._x
+        curvatures = self._curvatures(self.scores(x), self._y)[:, None] / self.samples
+        weighted, d = curvatures * features, features.shape[1]
+        product = features.T @ weighted
+        hessian = np.empty((self.layout.size,) * 2, dtype=self._y.dtype)
+        hessian[:d, :d] = product if isinstance(product, np.ndarray) else product.toarray()
+        if self._intercept:
+            hessian[d, :d] = hessian[:d, d] = weighted.sum(axis=0)
+            hessian[d, d] = curvatures.sum()
+        return torch.from_numpy(hessian)

@@ -45,6 +45,9 @@ class Logistic(LinearObjective):
     def _slopes(self, scores: Array, y: Array) -> Array:
         return -y * expit(-y * scores)
 
+    def _curvatures(self, scores: Array, y: Array) -> Array:
+        return expit(scores) * expit(-scores)
+
 
 @dataclass(frozen=True)
 class LogisticTest:

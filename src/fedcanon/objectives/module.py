@@ -11,8 +11,10 @@ from typing import Self, overload
 import torch
 from torch import Tensor, nn
 
+from fedcanon.errors import FedcanonError
+from fedcanon.objectives.affine import affine_hessian, single_layer
 from fedcanon.objectives.augment import Augmentation
-from fedcanon.objectives.base import Objective
+from fedcanon.objectives.base import NO_HESSIAN, Objective
 from fedcanon.objectives.flat import FlatModule
 from fedcanon.objectives.losses import Loss
 from fedcanon.objectives.perceptron import Batch, Perceptron, perceptron_of
@@ -226,6 +228,18 @@ class ModuleObjective(Objective):
             loss.backward()  # type: ignore[no-untyped-call]
             value += float(loss.detach())
         return value, self._flat.grad.clone()
+
+    @property
+    def has_hessian(self) -> bool:
+        return single_layer(self._flat.module) is not None
+
+    def hessian(self, x: Tensor) -> Tensor:
+        layer = single_layer(self._flat.module)
+        if layer is None:
+            raise FedcanonError(NO_HESSIAN)
+        self._flat.load(x)
+        inputs, targets = self._at(slice(None))
+        return affine_hessian(layer, self.loss, inputs.flatten(1), targets)
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ class Quadratic(Objective):
     b: Tensor
 
     samples = 1
+    has_hessian = True
 
     @cached_property
     def layout(self) -> Layout:  # type: ignore[override]
@@ -40,3 +41,6 @@ class Quadratic(Objective):
     def gradient(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
         residual = x - self.b
         return self.A @ residual if self.A.ndim == 2 else self.A * residual
+
+    def hessian(self, x: Tensor) -> Tensor:
+        return self.A.clone() if self.A.ndim == 2 else self.A.diag()

@@ -25,15 +25,19 @@ class Remote(Objective):
     def buffers(self) -> Tensor:
         return self._like.buffers
 
+    @property
+    def has_hessian(self) -> bool:
+        return self._like.has_hessian
+
     def module(self, x: Tensor, buffers: Tensor) -> nn.Module:
         return self._like.module(x, buffers)
 
     def gradient(self, x: Tensor, batch: Tensor | None = None) -> NoReturn:
-        """Refuse, as ``value`` and ``value_and_gradient`` do.
+        """Refuse, as ``value``, ``value_and_gradient`` and ``hessian`` do.
 
         Raises:
             FedcanonError: Always.
         """
         raise FedcanonError("only the client itself can compute its loss.")
 
-    value = value_and_gradient = gradient
+    value = value_and_gradient = hessian = gradient

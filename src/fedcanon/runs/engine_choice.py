@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import torch
 
-from fedcanon.algorithms import Algorithm, Mixed
+from fedcanon.algorithms import Algorithm, Mixed, SecondOrder
 from fedcanon.engines import Local, MakeEngine
 from fedcanon.engines.processes import can_start_processes, cores
 from fedcanon.errors import FedcanonError
@@ -75,7 +75,7 @@ def _is_vectorised(config: Config, problem: Problem, algorithm: Algorithm) -> bo
     return (
         participants > 1
         and can_stack(problem.clients)
-        and not isinstance(algorithm, Mixed)
+        and not isinstance(algorithm, Mixed | SecondOrder)
         and _batch(config, problem) * len(problem.start) <= WORTH_STACKING
     )
 

@@ -7,12 +7,14 @@ from dataclasses import asdict
 
 from torch import Tensor
 
-from fedcanon.algorithms import Algorithm, Assembling, State
+from fedcanon.algorithms import Algorithm, Assembling, SecondOrder, State
 from fedcanon.compression import Compressor, Identity
 from fedcanon.engines import Aggregation, Collected, Local, MakeEngine, Rules
 from fedcanon.engines.work import CountedProx, IdleWork
 from fedcanon.errors import FedcanonError, RegroupError, StartOverError
+from fedcanon.expansion import expansion_length
 from fedcanon.objectives import Problem
+from fedcanon.objectives.base import NO_HESSIAN
 from fedcanon.penalties import Penalty
 from fedcanon.randomness import Purpose, generator
 from fedcanon.runs.measures import Cost
@@ -68,6 +70,8 @@ class Federation:
         self._check_participants(len(problem.clients) if participants is None else participants)
         if batch_size is not None and batch_size < 1:
             raise FedcanonError(f"batch_size must be at least 1, not {batch_size}.")
+        if isinstance(algorithm, SecondOrder):
+            self._check_second_order(algorithm)
         penalty.check_step(algorithm.prox_step(1))
         penalty.value(problem.start)  # raises an error if the penalty does not fit the model
         self.rounds_done, self.cost = 0, Cost()
@@ -78,6 +82,17 @@ class Federation:
         if self.rules.is_compressed:
             self._check_compression()
         self.engine = (engine or Local())(problem, self.rules)
+
+    def _check_second_order(self, algorithm: SecondOrder) -> None:
+        """Raise a ``FedcanonError`` if the model has no Hessian, or one that is too large."""
+        if not self.problem.clients[0].has_hessian:
+            raise FedcanonError(NO_HESSIAN)
+        d = len(self.problem.start)
+        if (floats := expansion_length(d)) > algorithm.max_floats:
+            raise FedcanonError(
+                f"with {d:,} parameters every client would send {floats:,} floats in each round, "
+                f"but algorithm.max_floats is {algorithm.max_floats:,}: raise it, or use FedCanon+."
+            )
 
     def _check_compression(self) -> None:
         """Raise a ``FedcanonError`` if an upload has a vector that must not be compressed."""

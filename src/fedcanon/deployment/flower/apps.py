@@ -30,7 +30,7 @@ from fedcanon.runs.config import CLIENTS_OWN, DEPLOYED, Config, changed, load_co
 from fedcanon.runs.federation import Federation
 from fedcanon.runs.folder import RunFolder
 from fedcanon.runs.measures import Record
-from fedcanon.runs.named import make_compressor, make_dataset
+from fedcanon.runs.named import make_algorithm, make_compressor, make_dataset
 from fedcanon.runs.observers import Observer
 from fedcanon.runs.steps import open_steps
 from fedcanon.runs.training import resume_with, train_in
@@ -105,7 +105,7 @@ def serve(config: Config, grid: Grid, folder: Path) -> None:
     network = GridNetwork(
         grid,
         make_compressor(config.compression),
-        vector_sizes(stand_in),
+        vector_sizes(stand_in, make_algorithm(config.algorithm)),
         lifetime=2 * config.deployment.deadline,
     )
     run = RunFolder(folder)

@@ -55,7 +55,7 @@ class FlowerSimulation:
             nodes=len(problem.clients),
             cpus=self.config.engine.workers or cores(),
             compressor=rules.compressor,
-            sizes=vector_sizes(problem),
+            sizes=vector_sizes(problem, rules.algorithm),
             lifetime=2 * self.config.deployment.deadline,
         )
         return deployment_on(network, self.config)(problem, rules)
