@@ -286,3 +286,71 @@ def fedpd(
             anchors = [mean for _ in anchors]
             path.append(mean)
     return path
+
+
+def moves(problem: Problem, z: Tensor, beta: float, K: int) -> list[Tensor]:
+    """x_i − z of every client after K gradient steps from z."""
+    found = []
+    for f in problem.clients:
+        x = z.clone()
+        for _ in range(K):
+            x = x - beta * f.full_gradient(x)
+        found.append(x - z)
+    return found
+
+
+def fedopt(
+    problem: Problem,
+    beta: float,
+    K: int,
+    make: Callable[[Tensor], torch.optim.Optimizer],
+    rounds: int,
+) -> list[Tensor]:
+    """A server that gives minus the mean move to an optimiser of PyTorch as if a gradient."""
+    z, path = problem.start.clone(), []
+    optimiser = make(z)
+    for _ in range(rounds):
+        each = moves(problem, z, beta, K)
+        z.grad = -sum(each) / len(each)
+        optimiser.step()
+        path.append(z.clone())
+    return path
+
+
+def fedyogi(
+    problem: Problem,
+    beta: float,
+    K: int,
+    eta: float,
+    betas: tuple[float, float],
+    tau: float,
+    rounds: int,
+) -> list[Tensor]:
+    """FedYogi entry by entry."""
+    z, path = problem.start.clone(), []
+    m, v = [0.0] * len(z), [tau**2] * len(z)
+    for _ in range(rounds):
+        each = moves(problem, z, beta, K)
+        for j in range(len(z)):
+            delta = float(sum(move[j] for move in each)) / len(each)
+            m[j] = betas[0] * m[j] + (1 - betas[0]) * delta
+            change = (1 - betas[1]) * delta**2
+            v[j] += change if v[j] < delta**2 else -change
+            z[j] += eta * m[j] / (v[j] ** 0.5 + tau)
+        path.append(z.clone())
+    return path
+
+
+def fedexp(
+    problem: Problem, beta: float, K: int, epsilon: float, rounds: int
+) -> tuple[list[Tensor], list[float]]:
+    """FedExP: the means of the last two iterates, and the server steps."""
+    z, path, steps = problem.start, [], []
+    for _ in range(rounds):
+        each = moves(problem, z, beta, K)
+        M, mean = len(each), sum(each) / len(each)
+        lengths = sum(float(move @ move) for move in each)
+        steps.append(max(1.0, lengths / (2 * M * (float(mean @ mean) + epsilon))))
+        path.append((z + z + steps[-1] * mean) / 2)
+        z = z + steps[-1] * mean
+    return path, steps

@@ -172,6 +172,7 @@ EXACT = {
     "FedCanon+": (lambda L: FedCanonPlus(1 / L, 0.1 / L, 5), 5),
     "FedCanon+, 2 of 5": (lambda L: FedCanonPlus(1 / L, 0.1 / L, 5), 2),
     "FedAvg, K = 1": (lambda L: FedAvg(1 / L, 1), 5),
+    "FedAvg, K = 1, momentum": (lambda L: FedAvg(1 / L, 1, momentum=0.5), 5),
     "SCAFFOLD I": (lambda L: Scaffold(0.2 / L, 5, option="I"), 5),
     "SCAFFOLD II": (lambda L: Scaffold(0.2 / L, 5, option="II"), 5),
     "SCAFFOLD I, 2 of 5": (lambda L: Scaffold(0.2 / L, 5, option="I"), 2),
@@ -255,6 +256,11 @@ HALVING = {
     # the method for a smoothness L and a local step β, what it minimises nearly, and βL
     "FedCanon": (lambda L, beta: FedCanon(1 / L, beta, 10), "f + h", 0.02),
     "FedAvg": (lambda L, beta: FedAvg(beta, 10, 0.1 / (beta * L)), "f", 0.02),
+    "FedAvg, momentum": (
+        lambda L, beta: FedAvg(beta, 10, 0.1 / (beta * L), momentum=0.5),
+        "f",
+        0.02,
+    ),
     "FedProx": (lambda L, beta: FedProx(beta, 10, 0.1 / (beta * L), mu=0.5), "f", 0.02),
     "FedAvg-M": (lambda L, beta: FedAvgM(1 / L, beta, 10, fresh=0.5), "f", 0.02),
     "FedMiD, none": (lambda L, beta: FedMiD(beta, 4, server_prox="none"), "f + h", 0.01),

@@ -1,6 +1,7 @@
 """What holds after every round, whoever takes part."""
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from fedcanon.algorithms import (
     Assembling,
     DecentralisedProxSkip,
     FastFedDA,
+    FedAdam,
     FedADMM,
     FedAvg,
     FedAvgM,
@@ -25,9 +27,11 @@ from fedcanon.algorithms import (
     FedDA,
     FedDR,
     FedDyn,
+    FedExP,
     FedMiD,
     FedPD,
     FedProx,
+    FedYogi,
     Mixed,
     ProxSkip,
     Scaffnew,
@@ -228,7 +232,7 @@ def spent_in_a_round(federation, participants=None):
 
 
 COSTS = {
-    # floats per client and round in units of d, client prox and server prox, N = 10, K = 5
+    # floats per client and round in units of d = 6, client prox and server prox, N = 10, K = 5
     PGD(0.7): (2, 0, 1),
     FedCanon(0.7, 0.1, 5): (3, 0, 1),
     FedCanonII(0.7, 0.1, 5): (2, 10, 0),
@@ -236,6 +240,10 @@ COSTS = {
     FedAvg(0.1, 5): (2, 0, 0),
     FedProx(0.1, 5): (2, 0, 0),
     FedAvgM(None, 0.1, 5): (3, 0, 0),
+    FedAvg(0.1, 5, momentum=0.9): (2, 0, 0),
+    FedAdam(0.1, 5): (2, 0, 0),
+    FedYogi(0.1, 5): (2, 0, 0),
+    FedExP(0.1, 5): (Fraction(13, 6), 0, 0),  # 2d + 1
     Scaffold(0.1, 5, option="I"): (4, 0, 0),
     Scaffold(0.1, 5, option="II"): (4, 0, 0),
     ProxSkip(0.1, probability=1.0): (2, 0, 1),

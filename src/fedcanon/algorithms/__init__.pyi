@@ -1,4 +1,7 @@
 # What fedcanon.algorithms offers, by where it lives.
+from .adaptive import FedAdam as FedAdam
+from .adaptive import FedExP as FedExP
+from .adaptive import FedYogi as FedYogi
 from .base import Algorithm as Algorithm
 from .base import Facts as Facts
 from .base import Prox as Prox

@@ -119,8 +119,9 @@ class Algorithm(ABC):
 
     An algorithm is a frozen dataclass of its hyper-parameters. It contains no training state, makes
     no random generator and knows nothing of data, models and processes. Vectors are never changed
-    in place. ``local`` uses vectors only in element-wise arithmetic and in calls of ``work``, so
-    that it also works for several clients at once, with a matrix of one row per client.
+    in place. ``local`` uses vectors only in element-wise arithmetic, in sums over the last
+    dimension and in calls of ``work``, so that it also works for several clients at once, with a
+    matrix of one row per client.
 
     In a round the server sends ``broadcast``, each participant answers with ``local``, the engine
     averages the uploads, and the server calls ``aggregate``. ``server_init`` and ``client_init``

@@ -1,5 +1,6 @@
 """Every algorithm by its name in a configuration."""
 
+from fedcanon.algorithms.adaptive import FedAdam, FedExP, FedYogi
 from fedcanon.algorithms.base import Algorithm
 from fedcanon.algorithms.dual_averaging import FastFedDA, FedDA
 from fedcanon.algorithms.fedavg import FedAvg, FedAvgM, FedProx
@@ -26,6 +27,9 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     "fedavg": FedAvg,
     "fedprox": FedProx,
     "fedavg-m": FedAvgM,
+    "fedadam": FedAdam,
+    "fedyogi": FedYogi,
+    "fedexp": FedExP,
     "scaffold": Scaffold,
     "scaffnew": Scaffnew,
     "decentralised-proxskip": DecentralisedProxSkip,

@@ -81,6 +81,15 @@ def require_step(what: str, step: Step) -> None:
         raise FedcanonError(f"{what} must be a positive, finite number, not {step:g}.")
 
 
+def require_fraction(what: str, number: float) -> None:
+    """Raise a ``FedcanonError`` if a number is not at least 0 and below 1.
+
+    ``what`` names the number in the message.
+    """
+    if not 0 <= number < 1:
+        raise FedcanonError(f"{what} must be at least 0 and below 1, not {number:g}.")
+
+
 @dataclass(frozen=True)
 class StepDecay(Schedule):
     """A step size that falls by a factor every so many rounds: start · factor^⌊t / every⌋.

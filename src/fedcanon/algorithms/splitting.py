@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedcanon.algorithms.base import Algorithm, Facts, Prox, State, StepRules, Work, safe_step
 from fedcanon.algorithms.capabilities import Assembling
-from fedcanon.algorithms.schedules import Step, require_step, step_at
+from fedcanon.algorithms.schedules import Step, require_fraction, require_step, step_at
 from fedcanon.errors import FedcanonError
 
 
@@ -74,8 +74,7 @@ class FedPD(_Splitting):
     def __post_init__(self) -> None:
         super().__post_init__()
         require_step("eta", self.eta)
-        if not 0 <= self.skip < 1:
-            raise FedcanonError(f"skip must be at least 0 and below 1, not {self.skip:g}.")
+        require_fraction("skip", self.skip)
 
     def client_init(self, z: Tensor) -> State:
         return {"x": z, "dual": torch.zeros_like(z)}

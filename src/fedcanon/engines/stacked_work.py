@@ -133,13 +133,19 @@ def as_rows(entry: object, count: int) -> Tensor:
 
 
 def unstack(stacked: State, count: int) -> list[State]:
-    """One client's part of each entry."""
+    """One client's part of each entry; numbers are vectors of length 1."""
     return [{name: _row(entry, k) for name, entry in stacked.items()} for k in range(count)]
 
 
 def _row(entry: object, k: int) -> object:
     if isinstance(entry, StackedEncoded):
         return entry.rows[k]
-    if isinstance(entry, Tensor) and entry.ndim == 2:
-        return entry[k].item() if entry.shape[1] == 1 else entry[k]
-    return entry
+    return entry[k] if isinstance(entry, Tensor) and entry.ndim == 2 else entry
+
+
+def with_numbers(state: State) -> State:
+    """The state with numbers in place of vectors of length 1."""
+    return {
+        name: entry.item() if isinstance(entry, Tensor) and entry.numel() == 1 else entry
+        for name, entry in state.items()
+    }

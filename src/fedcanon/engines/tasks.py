@@ -23,7 +23,14 @@ from fedcanon.engines.client import (
     explain_errors,
     require_finite,
 )
-from fedcanon.engines.stacked_work import HEIGHT, StackedWork, as_rows, stack, unstack
+from fedcanon.engines.stacked_work import (
+    HEIGHT,
+    StackedWork,
+    as_rows,
+    stack,
+    unstack,
+    with_numbers,
+)
 from fedcanon.engines.store import States
 from fedcanon.engines.summation import Tree, Vectors
 from fedcanon.engines.traffic import Traffic, own_rows
@@ -149,7 +156,7 @@ def _train_together(
         # Models that can be stacked have no normalisation statistics.
         uploads = encode_upload(rules, uploads, problem.start_buffers, together)
         for one, state in zip(group, unstack(states, len(group)), strict=True):
-            setup.store.write(one.new, state)
+            setup.store.write(one.new, with_numbers(state))
     for upload in unstack(uploads, len(group)):
         cost.up(upload)
     rows = {name: as_rows(entry, len(group)) for name, entry in uploads.items()}
