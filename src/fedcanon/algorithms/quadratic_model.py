@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fedcanon.algorithms.base import Prox, safe_step
+from fedcanon.algorithms.base import Facts, Prox, safe_step
 
 ACCURACY = 1e-12
 """The residual at which a subproblem counts as solved, relative to the one at its start."""
@@ -66,7 +66,7 @@ class QuadraticModel:
     def minimise(self) -> Tensor:
         """Return the minimiser, or a stationary point; it is the result of a prox."""
         penalty = self._prox.penalty
-        step, longest = safe_step(self._norm, penalty.rho), LONGEST / self._norm
+        step, longest = safe_step(Facts(self._norm, penalty.rho)), LONGEST / self._norm
         if penalty.rho:
             longest = 0.5 / penalty.rho
         elif not penalty.in_theory:
