@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Literal, Protocol, get_args, get_origin, get_type_hints
 
 import numpy as np
@@ -277,6 +277,19 @@ def safe_step(facts: Facts, step: float | None = None) -> float:
     """Return a step of 1/L, or the given one, but at most 1/(2ρ): half of the prox's limit."""
     step = 1 / facts.L if step is None else step
     return min(step, 0.5 / facts.rho) if facts.rho else step
+
+
+def scaled(algorithm: Algorithm, factor: float) -> Algorithm:
+    """Return the algorithm with α, β and the gain times ``factor``, where it has them."""
+
+    def times(step: Any) -> Any:
+        if isinstance(step, Schedule):
+            return replace(step, start=factor * step.start)  # type: ignore[type-var]
+        return factor * step if isinstance(step, float | int) else step
+
+    steps = {name: getattr(algorithm, name, None) for name in ("alpha", "beta", "gain")}
+    changes = {name: times(step) for name, step in steps.items() if step is not None}
+    return replace(algorithm, **changes)  # type: ignore[type-var]
 
 
 def automatic_gain(facts: Facts, total: float) -> Gain:

@@ -28,6 +28,9 @@ class ProgressBar(Observer):
         measures = f"loss {record.loss:.4f}{shown} · zeros {record.sparsity:.1%}"
         self._progress.update(self._task, measures=measures)
 
+    def event(self, message: str) -> None:
+        console.print(f"[yellow]{plain(message)}[/]", soft_wrap=True)
+
     def round(self, t: int) -> None:
         self._progress.update(self._task, completed=t)
 

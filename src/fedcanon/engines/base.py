@@ -120,9 +120,9 @@ class Engine(ABC):
         """
         return server
 
+    @abstractmethod
     def start_over(self, z: Tensor) -> None:
-        """Discard all client states after a ``StartOverError``; clients start again from ``z``."""
-        raise NotImplementedError
+        """Discard all client states; clients start again from ``z``."""
 
     @abstractmethod
     def evaluate(self, z: Tensor, *, gradient: bool) -> Evaluation:

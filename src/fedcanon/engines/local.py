@@ -141,6 +141,11 @@ class LocalEngine(Engine):
         self._store.commit(done.slots)
         self._last_sent, self._last_participants = done.sent, frozenset(done.slots)
 
+    def start_over(self, z: Tensor) -> None:
+        state = self.rules.algorithm.client_init(z)
+        self.clients = dict.fromkeys(self._store, state)
+        self._last_sent, self._last_participants = {}, frozenset()
+
     def _aggregate(
         self, broadcast: Broadcast, clients: Sequence[Participation]
     ) -> tuple[Vectors, Traffic, int]:

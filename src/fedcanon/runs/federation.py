@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from dataclasses import asdict
 
+import numpy as np
 from torch import Tensor
 
-from fedcanon.algorithms import Algorithm, Assembling, SecondOrder, State
+from fedcanon.algorithms import Algorithm, Assembling, SecondOrder, State, scaled
 from fedcanon.compression import Compressor, Identity
 from fedcanon.engines import Aggregation, Collected, Local, MakeEngine, Rules
 from fedcanon.engines.work import CountedProx, IdleWork
@@ -17,6 +18,7 @@ from fedcanon.objectives import Problem
 from fedcanon.objectives.base import NO_HESSIAN
 from fedcanon.penalties import Penalty
 from fedcanon.randomness import Purpose, generator
+from fedcanon.runs.guard import Guard
 from fedcanon.runs.measures import Cost
 
 
@@ -75,6 +77,7 @@ class Federation:
         penalty.check_step(algorithm.prox_step(1))
         penalty.value(problem.start)  # raises an error if the penalty does not fit the model
         self.rounds_done, self.cost = 0, Cost()
+        self.step_scale, self._guard = 1.0, Guard()
         self._init_server(problem.start)
         self.rules = Rules(
             algorithm, penalty, batch_size, seed, compressor or Identity(), aggregation
@@ -145,6 +148,8 @@ class Federation:
             "server": self.server,
             "engine": self.engine.state(),
             "cost": asdict(self.cost),
+            "step_scale": self.step_scale,
+            "guard": self._guard.state(),
         }
 
     def load(self, state: State) -> None:
@@ -153,10 +158,40 @@ class Federation:
         self.server = state["server"]
         self.engine.load(state["engine"])
         self.cost = Cost(**state["cost"])
+        self._guard.load(state["guard"])
+        self._scale_steps(state["step_scale"] / self.step_scale)
 
     def close(self) -> None:
         """End the processes that were started; the next round starts them again."""
         self.engine.close()
+
+    def is_diverging(self, objective: float) -> bool:
+        """Tell whether the run diverges, if f + h is ``objective`` at the current model."""
+        return self._guard.diverges(objective, self.model, self.engine.buffers)
+
+    def slow_down(self) -> bool:
+        """Go back to the best model so far, with new client states and steps of half the size.
+
+        Returns:
+            Whether that was possible: the steps of some methods cannot change during a run, and a
+            run that diverges again and again has another fault.
+        """
+        sent = self.algorithm.broadcast(self.server, self.rounds_done, np.random.default_rng(0))
+        good = self._guard.go_back() if sent.keys() & {"alpha", "beta", "step"} else None
+        if good is None:
+            return False
+        model, self.engine.buffers = good
+        self._scale_steps(0.5)
+        self._init_server(model)
+        self.engine.start_over(model)
+        return True
+
+    def _scale_steps(self, factor: float) -> None:
+        """Multiply α, β and the gain; clients learn of it by the next broadcast."""
+        if factor == 1:
+            return
+        self.step_scale *= factor
+        self.algorithm = scaled(self.algorithm, factor)
 
     def draw_participants(self) -> list[int]:
         """Return the participants of the next round, in increasing order."""

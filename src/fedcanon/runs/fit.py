@@ -28,6 +28,7 @@ def fit(
     gradient_step: float | None = None,
     gradient_tolerance: float = 0.0,
     objective_tolerance: float = 0.0,
+    may_slow_down: bool = False,
     records: Sequence[Record] = (),
     observers: Sequence[Observer] = (),
 ) -> Result:
@@ -44,6 +45,8 @@ def fit(
         gradient_tolerance: Stop when ‖G^a‖ is at most this; 0 never stops.
         objective_tolerance: Stop when φ = f + h has changed by at most this, relatively, between
             two measurements; 0 never stops.
+        may_slow_down: Whether a run that diverges goes back to its last good model and continues
+            with steps of half the size, instead of ending with an error.
         records: The records of earlier rounds, if a run is resumed.
         observers: Are informed of what happens, and may stop the run.
 
@@ -80,6 +83,8 @@ def fit(
     def take_record() -> None:
         t, cost = federation.rounds_done, federation.cost
         numbers = {k: v for observer in observers for k, v in observer.numbers().items()}
+        if federation.step_scale < 1:
+            numbers["step_scale"] = federation.step_scale
         record = measure(
             federation.engine, federation.server, t=t, cost=cost, step=step, numbers=numbers
         )
@@ -88,9 +93,23 @@ def fit(
                 f"the loss is {record.loss} after round {t}: the run diverged. "
                 "Use smaller steps (beta, alpha), or check the data for missing values."
             )
+        if may_slow_down and federation.is_diverging(record.objective):
+            raise DivergenceError(
+                f"the objective f + h has grown to {record.objective:.4g} by round {t}."
+            )
         history.append(record)
         for observer in observers:
             observer.record(record)
+
+    def go_back(error: DivergenceError) -> None:
+        if not (may_slow_down and federation.slow_down()):
+            raise error
+        message = (
+            f"{error} Going back to the best model so far, with steps of "
+            f"{federation.step_scale:g} times the size."
+        )
+        for observer in observers:
+            observer.event(message)
 
     def reason_to_stop() -> str | None:
         if len(history) < 2:
@@ -112,10 +131,15 @@ def fit(
             take_record()
         stopped = reason_to_stop()
         while stopped is None and federation.rounds_done < rounds:
-            federation.step()
-            if federation.rounds_done % evaluate_every == 0 or federation.rounds_done == rounds:
-                take_record()
-                stopped = reason_to_stop()
+            try:
+                federation.step()
+                if federation.rounds_done % evaluate_every == 0 or federation.rounds_done == rounds:
+                    take_record()
+                    stopped = reason_to_stop()
+            except DivergenceError as error:
+                go_back(error)
+                if federation.rounds_done == rounds:
+                    take_record()
             reasons = [observer.round(federation.rounds_done) for observer in observers]
             stopped = stopped or next(filter(None, reasons), None)
         stopped = stopped or ALL_ROUNDS

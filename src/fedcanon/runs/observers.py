@@ -27,6 +27,9 @@ class Observer:
     def record(self, record: Record) -> None:
         """Called when measures have been taken."""
 
+    def event(self, message: str) -> None:
+        """Called when something happens that a reader of the log should know."""
+
     def round(self, t: int) -> str | None:
         """Called after ``t`` rounds, and after ``record`` if measures were taken.
 

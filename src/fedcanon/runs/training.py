@@ -55,7 +55,8 @@ def train(
     config = make_config(config, settings)
     federation = build(config, dataset)
     if folder is None:
-        return fit_as(config, federation, observers=observers)
+        automatic = bool(open_steps(config.algorithm))
+        return fit_as(config, federation, observers=observers, may_slow_down=automatic)
     return train_in(Path(folder), config, federation, observers)
 
 
@@ -168,6 +169,8 @@ def fit_as(
     federation: Federation,
     records: Sequence[Record] = (),
     observers: Sequence[Observer] = (),
+    *,
+    may_slow_down: bool = False,
 ) -> Result:
     """Train a federation with the rounds, measures and tolerances of a configuration."""
     return fit(
@@ -178,6 +181,7 @@ def fit_as(
         gradient_step=config.evaluate.step,
         gradient_tolerance=config.stop.gradient,
         objective_tolerance=config.stop.objective,
+        may_slow_down=may_slow_down,
         records=records,
         observers=observers,
     )
@@ -194,10 +198,13 @@ def _train_and_save(
     federation.engine.use_folder(run.path)
     if federation.problem.data is not None:
         run.write_data(federation.problem.data)
+    environment = run.environment
+    automatic = environment is not None and bool(environment.automatic)
     try:
         with _stop_on_signals() as asked_to_stop:
             recorder = _Recorder(run, config, asked_to_stop)
-            result = fit_as(config, federation, records, [recorder, *observers])
+            observers = [recorder, *observers]
+            result = fit_as(config, federation, records, observers, may_slow_down=automatic)
     except FedcanonError as error:
         run.log(str(error))
         raise
@@ -242,6 +249,9 @@ class _Recorder(Observer):
 
     def record(self, record: Record) -> None:
         self._run.append(record)
+
+    def event(self, message: str) -> None:
+        self._run.log(message)
 
     def round(self, t: int) -> None:
         stop = self._asked_to_stop.is_set()

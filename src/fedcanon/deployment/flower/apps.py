@@ -248,3 +248,6 @@ class _Log(Observer):
             f"{record.sparsity:.1%} zeros{test}",
             flush=True,
         )
+
+    def event(self, message: str) -> None:
+        print(message, flush=True)
