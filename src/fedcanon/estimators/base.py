@@ -112,7 +112,13 @@ class Federated(BaseEstimator):
         plain = problem.start if self.hidden else null_model(problem, penalty)
         scale = float(problem.value_and_gradient(plain)[1].double().norm()) or 1.0
         tolerance = self.tol * scale
-        result = fit(federation, self.rounds, gradient=tolerance > 0, gradient_tolerance=tolerance)
+        result = fit(
+            federation,
+            self.rounds,
+            gradient=tolerance > 0,
+            gradient_tolerance=tolerance,
+            may_slow_down=AUTO in (self.alpha, self.beta),
+        )
         reached = result.last.gradient_norm
         if reached is not None and reached > tolerance:
             warnings.warn(
