@@ -172,6 +172,8 @@ class Federation:
     def slow_down(self) -> bool:
         """Go back to the best model so far, with new client states and steps of half the size.
 
+        A model that is hardly better than the start was spoilt already: then the start itself.
+
         Returns:
             Whether that was possible: the steps of some methods cannot change during a run, and a
             run that diverges again and again has another fault.
@@ -180,6 +182,8 @@ class Federation:
         good = self._guard.go_back() if sent.keys() & {"alpha", "beta", "step"} else None
         if good is None:
             return False
+        if not self._guard.has_gained:
+            good = self.problem.start, self.problem.start_buffers
         model, self.engine.buffers = good
         self._scale_steps(0.5)
         self._init_server(model)
