@@ -20,7 +20,7 @@ BUFFERS = torch.empty(0)
 @pytest.fixture
 def too_large_steps(monkeypatch):
     """Trials that recommend steps with which the default network diverges."""
-    monkeypatch.setattr(steps, "find_facts", lambda *_: Facts(1 / 6, tried=True))
+    monkeypatch.setattr(steps, "find_facts", lambda *_: Facts(1 / 2, tried=True))
 
 
 class Events(Observer):
