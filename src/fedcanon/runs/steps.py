@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import replace
+
+import numpy as np
+from torch import Tensor
 
 from fedcanon.algorithms import Facts
 from fedcanon.errors import FedcanonError
-from fedcanon.objectives import Problem
-from fedcanon.objectives.lipschitz import smoothness
-from fedcanon.objectives.warm_up import warm_up
+from fedcanon.objectives import Objective, Problem
+from fedcanon.objectives.lipschitz import curvature, smoothness
+from fedcanon.objectives.warm_up import best_step, trial_losses
 from fedcanon.randomness import Purpose, generator
 from fedcanon.runs.config import Config, Table
 from fedcanon.runs.named import make_algorithm, make_penalty
 
 AUTO = "auto"
+
+ASKED = 10
+"""How many clients try steps for a network; all if there are no more."""
 
 
 def estimated_smoothness(config: Config, problem: Problem) -> float:
@@ -44,8 +52,7 @@ def facts_of(config: Config, problem: Problem) -> Facts:
 def find_facts(problem: Problem, batch_size: int | None, rounds: int, seed: int) -> Facts:
     """Return what is known of a problem, but for the penalty.
 
-    Linear models with exact gradients have the curvature of their clients. For networks and
-    mini-batches, clients try step sizes.
+    All clients tell the curvature of a linear model; some of them try steps for a network.
 
     Args:
         problem: The problem.
@@ -54,11 +61,42 @@ def find_facts(problem: Problem, batch_size: int | None, rounds: int, seed: int)
         seed: Decides the random draws.
     """
     rng = generator(seed, Purpose.SMOOTHNESS)
-    most = max(client.samples for client in problem.clients)
-    exact = batch_size is None or batch_size >= most
-    if exact and problem.clients[0].has_hessian:
-        return Facts(smoothness(problem, rng, len(problem.clients)), rounds=rounds)
-    return Facts(1 / warm_up(problem, batch_size, rng), tried=True, rounds=rounds)
+    count = len(problem.clients)
+    trials = not problem.clients[0].has_hessian or batch_size is not None
+    chosen = rng.choice(count, min(count, ASKED) if trials else count, replace=False)
+    told = [told_by(problem.clients[i], problem.start, batch_size, rng) for i in chosen]
+    return facts_from(told, [problem.weights[i] for i in chosen], rounds)
+
+
+def told_by(
+    objective: Objective, start: Tensor, batch_size: int | None, rng: np.random.Generator
+) -> list[float]:
+    """Return what a client tells the server, so that it can choose step sizes.
+
+    This is the curvature of a linear model with exact gradients, which is largest at the start for
+    logistic regression and the same everywhere for least squares. The curvature of a network says
+    little, and mini-batches allow smaller steps: there it is the losses of ``trial_losses``.
+    """
+    if objective.has_hessian and batch_size is None:
+        return [curvature(objective, start, rng)]
+    return trial_losses(objective, start, batch_size, rng)
+
+
+def facts_from(told: Sequence[Sequence[float]], weights: Sequence[float], rounds: int) -> Facts:
+    """Return the facts that follow from what each client has told.
+
+    Raises:
+        FedcanonError: No step size can be found from it.
+    """
+    if len(told[0]) > 1:
+        return Facts(1 / best_step(told, weights), tried=True, rounds=rounds)
+    largest = max(numbers[0] for numbers in told)
+    if not 0 < largest < math.inf:
+        raise FedcanonError(
+            "the curvature of the loss at the starting point is not positive and finite: set alpha "
+            "and beta."
+        )
+    return Facts(largest, rounds=rounds)
 
 
 def open_steps(table: Table) -> set[str]:
