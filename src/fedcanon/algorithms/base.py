@@ -279,6 +279,12 @@ def safe_step(facts: Facts, step: float | None = None) -> float:
     return min(step, 0.5 / facts.rho) if facts.rho else step
 
 
+def sends_steps(algorithm: Algorithm, server: State) -> bool:
+    """Tell whether clients learn their steps from the broadcast, so that these may change."""
+    sent = algorithm.broadcast(server, 0, np.random.default_rng(0))
+    return bool(sent.keys() & {"alpha", "beta", "step"})
+
+
 def scaled(algorithm: Algorithm, factor: float) -> Algorithm:
     """Return the algorithm with α, β and the gain times ``factor``, where it has them."""
 

@@ -99,13 +99,18 @@ def facts_from(told: Sequence[Sequence[float]], weights: Sequence[float], rounds
     return Facts(largest, rounds=rounds)
 
 
+def without_auto(table: Table) -> Table:
+    """Return an ``[algorithm]`` table without the parameters that are "auto"."""
+    return {key: value for key, value in table.items() if value != AUTO}
+
+
 def open_steps(table: Table) -> set[str]:
     """Return the parameters of an ``[algorithm]`` table that are "auto", or can be and are missing.
 
     Raises:
         FedcanonError: The table has a mistake, or a setting that cannot be "auto".
     """
-    given = {key: value for key, value in table.items() if value != AUTO}
+    given = without_auto(table)
     algorithm = make_algorithm(given)
     can = {k for k in algorithm.theory(Facts(1.0)).automatic if hasattr(algorithm, k)}
     for key in table.keys() - given.keys() - can:
