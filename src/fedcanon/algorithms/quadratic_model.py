@@ -12,10 +12,10 @@ from fedcanon.algorithms.base import Prox, safe_step
 ACCURACY = 1e-12
 """The residual at which a subproblem counts as solved, relative to the one at its start."""
 
-MOST_POINTS = {"convex": 60, "other": 20}
-"""Proximal-point steps after which the best point so far is returned, by the kind of h.
+MOST_POINTS, MOST_SHORT_POINTS = 60, 20
+"""Proximal-point steps after which the best point so far is returned.
 
-If h is not convex they are short, and it is better to look at the true f again than to go on.
+They are short if h is not convex, and then it is better to look at the true f again than to go on.
 """
 
 MOST_STEPS = 30
@@ -67,16 +67,17 @@ class QuadraticModel:
         self._rounding = torch.finfo(z.dtype).eps
 
     def minimise(self) -> Tensor:
-        """Return the minimiser, or a stationary point; it is the result of a prox."""
+        """Return the minimiser, or a lower point if h is not convex; it is the result of a prox."""
         penalty = self._prox.penalty
-        step, longest = safe_step(self._norm, penalty.rho), LONGEST / self._norm
-        kind = "convex"
-        if penalty.rho or not penalty.in_theory:
-            kind, longest = "other", 0.9 / penalty.rho if penalty.in_theory else step
+        step = safe_step(self._norm, penalty.rho)
+        longest = LONGEST / self._norm if penalty.in_theory else step
+        if penalty.rho:
+            longest = min(longest, 0.9 / penalty.rho)
+        convex = penalty.in_theory and not penalty.rho
         sigma = min(len(self._z) / (float(self._H.trace()) or 1.0), longest)
         accuracy = ACCURACY * self._at(self._z, self._z, step).error
         x = self._z
-        for _ in range(MOST_POINTS[kind]):
+        for _ in range(MOST_POINTS if convex else MOST_SHORT_POINTS):
             x, solved = self._polish(x, step, accuracy)
             if solved:
                 break
