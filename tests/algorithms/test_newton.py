@@ -201,7 +201,7 @@ def test_a_large_and_singular_subproblem_is_solved(penalty):
     x = QuadraticModel(z, g, H, prox).minimise()
     step = 1 / float(torch.linalg.eigvalsh(H)[-1])
     assert stationarity(penalty, x, g + H @ x, step) <= 1e-11 * float(g.norm())
-    assert 500 < prox.calls < 50_000  # a Jacobian at least
+    assert 10 < prox.calls < 50_000
 
 
 def test_the_estimators_equal_scikit_learn():
@@ -243,7 +243,7 @@ def test_floats_and_prox_calls():
     assert (cost.floats_down, cost.floats_up) == (10 * 6, 10 * (1 + 6 + 21))
     assert cost.bytes_up == 8 * cost.floats_up
     assert cost.client_prox == 0
-    assert cost.server_prox > 6
+    assert cost.server_prox > 2
 
 
 def test_it_goes_on_from_a_checkpoint_in_the_middle_of_refused_steps(tmp_path):

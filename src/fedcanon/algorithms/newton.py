@@ -81,6 +81,8 @@ class Newton(SecondOrder):
         """Return the next point to look at, computed in double precision."""
         z: Tensor = state["z"]
         _, gradient, hessian = unpack_expansion(state["expansion"].double(), len(z))
+        # Rounding must not leave it with negative eigenvalues.
+        hessian.diagonal().mul_(1 + math.sqrt(len(z)) * torch.finfo(z.dtype).eps)
         return QuadraticModel(z.double(), gradient, hessian / state["s"], prox).minimise().to(z)
 
     def theory(self, facts: Facts) -> StepRules:
