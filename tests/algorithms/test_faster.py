@@ -78,8 +78,8 @@ def test_acceleration_is_that_of_a_plain_loop(penalty):
 
 
 def automatic(problem, penalty, **others):
-    facts = find_facts(problem, None, 1000, seed=0)
-    table = fill_in({"name": "fedcanon+", **others}, facts)
+    table = {"name": "fedcanon+", **others}
+    table = fill_in(table, find_facts(problem, table, None, seed=0))
     return FedCanonPlus(**{k: v for k, v in table.items() if k != "name"})
 
 

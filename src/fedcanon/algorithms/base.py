@@ -230,13 +230,11 @@ class Facts:
         tried: Whether 1/L is instead the largest local step that proved good in trials on the
             clients. This is so where the curvature at the start says little: for networks, and for
             gradients of mini-batches.
-        rounds: The number of rounds.
     """
 
     L: float
     rho: float = 0.0
     tried: bool = False
-    rounds: int = 1
 
 
 @dataclass(frozen=True)

@@ -157,7 +157,7 @@ class Federated(BaseEstimator):
         table = _plain(table)
         if open_steps(table):
             # One seed for all, so that a linear model does not depend on random_state.
-            facts = find_facts(problem, self.batch_size, self.rounds, seed=0)
+            facts = find_facts(problem, table, self.batch_size, seed=0)
             table = fill_in(table, replace(facts, rho=penalty.rho))
         return make_algorithm(table)
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 from torch import Tensor
 
-from fedcanon.algorithms import Facts
+from fedcanon.algorithms import Facts, step_at
 from fedcanon.errors import FedcanonError
 from fedcanon.objectives import Objective, Problem
 from fedcanon.objectives.lipschitz import curvature, smoothness
@@ -20,8 +20,10 @@ from fedcanon.runs.named import make_algorithm, make_penalty
 
 AUTO = "auto"
 
-ASKED = 10
+MOST_TRIALS = 10
 """How many clients try steps for a network; all if there are no more."""
+MOST_TOLD = 200
+"""How many clients tell the curvature of a linear model; all if there are no more."""
 
 
 def estimated_smoothness(config: Config, problem: Problem) -> float:
@@ -46,26 +48,31 @@ def with_steps(config: Config, problem: Problem, facts: Facts | None = None) -> 
 def facts_of(config: Config, problem: Problem) -> Facts:
     """Return what is known of a problem, but for the penalty; see ``find_facts``."""
     batch_size = None if config.batch_size == "full" else config.batch_size
-    return find_facts(problem, batch_size, config.rounds, config.seed)
+    return find_facts(problem, config.algorithm, batch_size, config.seed)
 
 
-def find_facts(problem: Problem, batch_size: int | None, rounds: int, seed: int) -> Facts:
-    """Return what is known of a problem, but for the penalty.
+def find_facts(problem: Problem, table: Table, batch_size: int | None, seed: int) -> Facts:
+    """Return what must be known of a problem to fill in a table, but for the penalty.
 
-    All clients tell the curvature of a linear model; some of them try steps for a network.
+    Clients tell the curvature of a linear model. For a network some of them try steps, unless the
+    local step is given.
 
     Args:
         problem: The problem.
+        table: The ``[algorithm]`` table.
         batch_size: Samples in a mini-batch; None uses all samples of a client.
-        rounds: The number of rounds.
         seed: Decides the random draws.
     """
     rng = generator(seed, Purpose.SMOOTHNESS)
-    count = len(problem.clients)
-    trials = not problem.clients[0].has_hessian or batch_size is not None
-    chosen = rng.choice(count, min(count, ASKED) if trials else count, replace=False)
+    count, most = len(problem.clients), MOST_TOLD
+    if not problem.clients[0].has_hessian or batch_size is not None:
+        given = make_algorithm(without_auto(table))
+        if hasattr(given, "beta") and not open_steps(table) & {"beta", "eta", "strength"}:
+            return Facts(1 / step_at(given.beta, 0), tried=True)
+        most = MOST_TRIALS
+    chosen = rng.choice(count, min(count, most), replace=False)
     told = [told_by(problem.clients[i], problem.start, batch_size, rng) for i in chosen]
-    return facts_from(told, [problem.weights[i] for i in chosen], rounds)
+    return facts_from(told, [problem.weights[i] for i in chosen])
 
 
 def told_by(
@@ -82,21 +89,21 @@ def told_by(
     return trial_losses(objective, start, batch_size, rng)
 
 
-def facts_from(told: Sequence[Sequence[float]], weights: Sequence[float], rounds: int) -> Facts:
+def facts_from(told: Sequence[Sequence[float]], weights: Sequence[float]) -> Facts:
     """Return the facts that follow from what each client has told.
 
     Raises:
         FedcanonError: No step size can be found from it.
     """
     if len(told[0]) > 1:
-        return Facts(1 / best_step(told, weights), tried=True, rounds=rounds)
+        return Facts(1 / best_step(told, weights), tried=True)
     largest = max(numbers[0] for numbers in told)
     if not 0 < largest < math.inf:
         raise FedcanonError(
             "the curvature of the loss at the starting point is not positive and finite: set alpha "
             "and beta."
         )
-    return Facts(largest, rounds=rounds)
+    return Facts(largest)
 
 
 def without_auto(table: Table) -> Table:
