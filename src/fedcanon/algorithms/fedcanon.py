@@ -14,11 +14,13 @@ from fedcanon.algorithms.base import Facts, Prox, State, StepRules, Work, automa
 from fedcanon.algorithms.capabilities import Diagnosed, Recalling, Relayed
 from fedcanon.algorithms.schedules import (
     Gain,
+    Schedule,
     Step,
     damping,
     largest,
     require_gain,
     server_and_local_step,
+    started_at,
     step_at,
 )
 
@@ -55,8 +57,15 @@ class _Canon(Diagnosed):
     def theory(self, facts: Facts) -> StepRules:
         rules = super().theory(facts)
         total = self.local_steps * step_at(self.beta, 0)
-        steps = {"alpha": safe_step(facts, total), "gain": automatic_gain(facts, total)}
+        steps = {"alpha": self._safe_alpha(facts, total), "gain": automatic_gain(facts, total)}
         return replace(rules, automatic={**rules.automatic, **steps})
+
+    def _safe_alpha(self, facts: Facts, total: float) -> Step | None:
+        """Return None for α = βK, or a smaller α that falls like β if the prox needs it."""
+        limit = safe_step(facts, total)
+        if limit == total:
+            return None
+        return started_at(self.beta, limit) if isinstance(self.beta, Schedule) else limit
 
     def prox_step(self, rounds: int) -> float:
         if self.alpha is None:
