@@ -254,9 +254,9 @@ class FedCanonPlus(_Canon, Relayed, Recalling):
     def _curvature(self, server: State, v: Tensor, share: float) -> float:
         """Return L̂, which forgets a tenth of itself each time that a client is visited."""
         distance = server["server_step"] * float(server["b"].norm())
-        remembered = (1 - 0.1 * share) * server["curvature"]
+        remembered: float = (1 - 0.1 * share) * server["curvature"]
         if not distance:
-            return float(remembered)
+            return remembered
         return max(remembered, float((v - server["v"]).norm()) / distance)
 
     def _extrapolated(self, server: State, w: Tensor) -> tuple[Tensor, float]:
