@@ -34,7 +34,7 @@ from fedcanon.search.selection import Selection, hold_out, parse_selection
 LASSO = [
     *("data.name=breast_cancer", "data.partition=iid", "model.name=logistic", "penalty.name=l1"),
     *("clients.count=4", "clients.weights=samples", "precision=float64", "batch_size=full"),
-    *("algorithm={name='fedcanon+', beta=0.4, local_steps=10}", "rounds=2000"),
+    *("algorithm={name='fedcanon+', beta=0.4, local_steps=10, accelerated=false}", "rounds=2000"),
     *("stop.gradient=1e-6", "evaluate.every=5"),
 ]
 
@@ -347,7 +347,10 @@ def normalised(shape, classes):
         (["--set", "penalty.nme=l1"], "unknown key 'penalty.nme'"),
         (["--set", "penalty.name=l11"], "there is no penalty called 'l11'"),
         (["--set", "algorithm.bta=1"], "unknown key 'algorithm.bta'"),
-        (["--set", "penalty.name=mcp", "--kappas", "10:1:3"], "MCP is ρ-weakly convex"),
+        (
+            ["--set", "penalty.name=mcp", "--set", "algorithm.alpha=4.0", "--kappas", "10:1:3"],
+            "MCP is ρ-weakly convex",
+        ),
         (["--plot", "absent/path.png"], "cannot write the picture"),
         (["absent.toml"], "cannot read absent.toml"),
     ],

@@ -51,7 +51,7 @@ class Federated(BaseEstimator):
         beta: float | str = AUTO,
         local_steps: int = 10,
         rounds: int = 3000,
-        tol: float = 1e-5,
+        tol: float = 1e-6,
         batch_size: int | None = None,
         hidden: Sequence[int] = (),
         fit_intercept: bool = True,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -134,5 +135,10 @@ def fill_in(table: Table, facts: Facts) -> Table:
     # η decides on β, and β on α and on the gain: the third time, all are from the right ones.
     for _ in range(3):
         automatic = make_algorithm({**given, **values}).theory(facts).automatic
-        values = {key: automatic[key] for key in sorted(steps)}
+        values = {key: _written(automatic[key]) for key in sorted(steps)}
     return {**given, **values}
+
+
+def _written(value: Any) -> Any:
+    """Return a value as a configuration has it: None is α = βK."""
+    return "beta*K" if value is None else value
