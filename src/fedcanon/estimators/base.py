@@ -68,7 +68,7 @@ class Federated(BaseEstimator):
             kappa: κ of a penalty that is given by its name.
             algorithm: The method, by its name in ``fedcanon list algorithms``, or as a dictionary
                 with the name and its other parameters.
-            alpha: Server step; "auto" is the method's own rule, from the clients' curvature.
+            alpha: Server step; "auto" is the method's own rule, from curvature or trials.
             beta: Local step, likewise.
             local_steps: K, the number of gradient steps of a client in a round.
             rounds: Rounds after which training ends at the latest.
