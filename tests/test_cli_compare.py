@@ -27,7 +27,7 @@ def test_a_table_and_a_picture_of_every_method(fedcanon, tmp_path):
 def test_a_method_in_a_comparison_is_the_method_run_alone(fedcanon):
     _, out, _ = fedcanon("compare", "fedda", "fedcanon+", *SHORT)
     settings = ["rounds=3", "model.name=linear", "algorithm.name=fedcanon+"]
-    alone = fit(build(load_config(settings=[*settings, "algorithm.alpha=1.0"])), 3).last
+    alone = fit(build(load_config(settings=settings)), 3).last
     assert row(out, "fedcanon+")[1:4] == [
         f"{alone.objective:.5g}",
         f"{alone.gradient_norm:.1e}",
@@ -47,8 +47,8 @@ def test_methods_share_settings_unless_their_own_say_otherwise():
         ],
     )
     tables = [run.algorithm for run in runs.values()]
-    assert tables[0] == {"name": "fedcanon+", "alpha": 1.0, "beta": 0.1, "local_steps": 7}
-    assert tables[1] == {"name": "fedavg", "beta": 0.1, "local_steps": 7}
+    assert tables[0] == {"name": "fedcanon+", "local_steps": 7}
+    assert tables[1] == {"name": "fedavg", "local_steps": 7}
     assert tables[2] == {"name": "fedmid", "beta": 0.5, "local_steps": 7, "server_prox": "none"}
     assert [r.compression["name"] for r in runs.values()] == ["sign", "sign", "sign", "none"]
     assert variants(config, ["za1"])["za1"].compression["name"] == "none"  # it must arrive as it is

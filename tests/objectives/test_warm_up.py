@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from fedcanon import FedcanonError, FlatModule, Problem
+from fedcanon import FedcanonError, FlatModule, Problem, Quadratic
 from fedcanon.objectives import ModuleClients
 from fedcanon.objectives.warm_up import STEPS, TRIED, best_step, trial_losses
 from tests.problems import quadratics
@@ -51,7 +51,31 @@ def test_the_result_is_reproducible_and_the_problem_is_unchanged():
         assert torch.equal(torch.random.get_rng_state(), before)
         assert torch.equal(problem.buffers, problem.start_buffers)
     assert found[0] == found[1]
-    assert len(set(found[0])) == len(TRIED)
+    assert len(found[0]) == len(TRIED)
+    assert len(set(found[0])) > 6
+
+
+def test_far_too_large_and_too_small_steps_are_not_tried():
+    problem, tried = quadratics(clients=1), []
+    client = problem.clients[0]
+
+    class Counted(Quadratic):
+        def descend_(self, x, batch, step):
+            tried.append(step)
+            super().descend_(x, batch, step)
+
+    first = client.value(problem.start)
+    counted = Counted(100 * client.A, client.b)  # L = 100: steps above 1/50 diverge
+    losses = trial_losses(counted, problem.start, None, np.random.default_rng(0))
+    assert max(tried) < 0.5
+    assert min(tried) == TRIED[0]
+    assert losses[-1] == 200 * first
+    flat = Counted(0.01 * client.A, client.b)
+    tried.clear()
+    losses = trial_losses(flat, problem.start, None, np.random.default_rng(0))
+    assert max(tried) == TRIED[-1]
+    assert min(tried) > TRIED[4]
+    assert losses[0] == 0.01 * first
 
 
 def test_clients_that_are_content_with_any_step_have_no_say():

@@ -1,6 +1,6 @@
 """A step size for networks, from short trials on the clients' own data.
 
-Some clients make 40 local steps from the start with each of 17 step sizes. Only their losses
+Some clients make 40 local steps from the start with each of up to 17 step sizes. Only their losses
 afterwards are looked at, so that real clients can do the same and send 17 numbers.
 """
 
@@ -24,13 +24,21 @@ STEPS = 40
 """The gradient steps of a trial: enough to leave the plateau on which deep networks start."""
 
 
+MIDDLE = TRIED.index(1 / 8)
+"""The step that is tried first; from there, larger and smaller ones."""
+
+PATIENCE = 3
+"""After so many steps in a row that are no better, none further in that direction is tried."""
+
+
 def trial_losses(
     objective: Objective, start: Tensor, batch_size: int | None, rng: np.random.Generator
 ) -> list[float]:
-    """Return f_i after 40 local steps from the start, with each step size of ``TRIED``.
+    """Return f_i after 40 local steps from the start, for each step size of ``TRIED``.
 
     Every trial sees the same mini-batches. A loss that is not below twice the one at the start
-    counts as that much, so that no client outvotes the others.
+    counts as that much, so that no client outvotes the others. Steps that are far too large or too
+    small are not tried: they count as twice the loss at the start, and as that loss.
 
     Args:
         objective: The client's loss f_i.
@@ -40,19 +48,29 @@ def trial_losses(
     """
     seed = int(rng.integers(2**32))
     batches = list(_batches(objective.samples, batch_size or objective.samples, rng))
-    buffers = objective.buffers.clone()
-    losses, ceiling = list[float](), 2 * objective.value(start)
-    for step in TRIED:
-        if losses and losses[-1] == ceiling:  # larger steps are no better
-            losses.append(ceiling)
-            continue
+    buffers, first = objective.buffers.clone(), objective.value(start)
+    ceiling = 2 * first
+    losses = [first] * MIDDLE + [ceiling] * (len(TRIED) - MIDDLE)
+    best = ceiling
+
+    def loss_after(step: float) -> float:
         with module_draws(seed, 0, 0):
             x = objective.workspace(start)
             for batch in batches:
                 objective.descend_(x, batch, step)
         loss = objective.value(objective.taken_out(x))
-        losses.append(loss if loss < ceiling else ceiling)  # the latter also if it is no number
         objective.buffers.copy_(buffers)
+        return loss if loss < ceiling else ceiling  # the latter also if it is no number
+
+    larger, smaller = range(MIDDLE, len(TRIED)), range(MIDDLE - 1, -1, -1)
+    for positions in (larger, smaller):
+        worse = 0
+        for position in positions:
+            losses[position] = loss = loss_after(TRIED[position])
+            worse = 0 if loss < best or best == ceiling else worse + 1
+            best = min(best, loss)
+            if worse == PATIENCE or (loss == ceiling and positions is larger):
+                break
     return losses
 
 

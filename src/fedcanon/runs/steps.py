@@ -23,6 +23,8 @@ AUTO = "auto"
 
 MOST_TRIALS = 10
 """How many clients try steps for a network; all if there are no more."""
+LARGE, MOST_LARGE_TRIALS = 1_000_000, 3
+"""From so many parameters on, trials are long, and so many clients make them."""
 MOST_TOLD = 200
 """How many clients tell the curvature of a linear model; all if there are no more."""
 
@@ -70,7 +72,7 @@ def find_facts(problem: Problem, table: Table, batch_size: int | None, seed: int
         given = make_algorithm(without_auto(table))
         if hasattr(given, "beta") and not open_steps(table) & {"beta", "eta", "strength"}:
             return Facts(1 / step_at(given.beta, 0), tried=True)
-        most = MOST_TRIALS
+        most = MOST_TRIALS if len(problem.start) <= LARGE else MOST_LARGE_TRIALS
     chosen = rng.choice(count, min(count, most), replace=False)
     told = [told_by(problem.clients[i], problem.start, batch_size, rng) for i in chosen]
     return facts_from(told, [problem.weights[i] for i in chosen])
