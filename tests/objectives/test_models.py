@@ -165,7 +165,7 @@ def images(monkeypatch):
     ],
 )
 def test_configurations_reach_the_model(images, settings):
-    federation = build(load_config(settings=[*images, *settings, "algorithm.local_steps=1"]))
+    federation = build(load_config(settings=[*images, *settings, "algorithm.beta=0.1"]))
     federation.step()
     assert federation.model.isfinite().all()
     assert len(federation.problem.buffers) == (9600 if "crop" in settings[-1] else 0)
@@ -214,7 +214,7 @@ def test_batch_normalisation_needs_more_than_one_sample(images):
 
 
 def test_the_trial_leaves_the_model_as_it_was(images):
-    federation = build(load_config(settings=[*images, "model.name=resnet18"]))
+    federation = build(load_config(settings=[*images, "model.name=resnet18", "algorithm.beta=0.1"]))
     assert set(federation.problem.buffers.tolist()) == {0.0, 1.0}
 
 

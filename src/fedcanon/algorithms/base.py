@@ -233,14 +233,15 @@ class Facts:
     Args:
         L: The largest smoothness of a client's loss.
         rho: ρ, where h is ρ-weakly convex.
-        tried: Whether 1/L is instead the largest local step that proved good in trials on the
-            clients. This is so where the curvature at the start says little: for networks, and for
-            gradients of mini-batches.
+        tried: Whether 1/L is instead a local step that proved good in trials on the clients, as for
+            networks, whose curvature at the start says little.
+        exact: Whether local gradients are exact, not those of mini-batches.
     """
 
     L: float
     rho: float = 0.0
     tried: bool = False
+    exact: bool = True
 
 
 @dataclass(frozen=True)

@@ -193,10 +193,10 @@ class FedCanonPlus(_Canon, Relayed, Recalling):
     If ``accelerated``, the server takes Nesterov steps. w is the prox point, which is the model,
     and z what clients receive. θ, the length of the memory, returns to 1 where step and momentum
     disagree. L̂ is the largest ‖v̄ − v̄_prev‖/‖z − z_prev‖ of about the last ten visits of a client,
-    q = 1 − 0.3|S|/N, and α is the upper limit of the step. Clients and messages are the same, and
-    so are the fixed points (z = w).
+    q = 1 − 0.3|S|/N, and α is the upper limit of the step, so that α = βK is a constant one.
+    Clients and messages are the same, and so are the fixed points (z = w).
 
-        server:  a = min(α, q/L̂);  w⁺ = prox_{ah}(z − a v̄);  θ ← 1 if ⟨z − w⁺, w⁺ − w⟩ > 0
+        server:  a = min(α, max(βK, q/L̂));  w⁺ = prox_{ah}(z − a v̄);  θ ← 1 if ⟨z − w⁺, w⁺ − w⟩ > 0
                  θ⁺ = (1 + √(1 + 4θ²))/2;  z⁺ = w⁺ + ((θ − 1)/θ⁺)(w⁺ − w);  b = (z − z⁺)/a
     """
 
@@ -244,9 +244,11 @@ class FedCanonPlus(_Canon, Relayed, Recalling):
         if self.accelerated:
             curvature = self._curvature(server, v, share)
             # L̂ is too small where the last move had little curvature, hence 0.7; with few clients
-            # in a round it is too large, because it also contains how they differ.
-            total, part = sent["beta"] * self.local_steps, 1 - 0.3 * share
-            step = min(step, part / curvature if curvature else total)
+            # in a round it is too large, because it also contains how they differ. Noise would make
+            # the step ever smaller: it is never below βK, which local steps stand.
+            total = sent["beta"] * self.local_steps
+            measured = (1 - 0.3 * share) / curvature if curvature else 0.0
+            step = min(step, max(total, measured))
         z = w = prox(server["z"] - step * v, step)
         if self.accelerated:
             z, theta = self._extrapolated(server, w)
@@ -274,7 +276,7 @@ class FedCanonPlus(_Canon, Relayed, Recalling):
         if not facts.tried:
             # Where the Hessians of clients differ much, longer local steps slow the method down.
             steps["beta"] = 0.25 / facts.L
-            if self.accelerated:  # then α is only a limit
+            if self.accelerated and facts.exact:  # then α is only a limit
                 steps["alpha"] = 0.9 / facts.rho if facts.rho else 1e4 / facts.L
         limits = {"β ≤ 2/L: stable local steps": 2 / facts.L}  # long paths are no harm: b corrects
         return StepRules({**rules.automatic, **steps}, limits)

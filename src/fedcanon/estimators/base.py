@@ -124,8 +124,8 @@ class Federated(BaseEstimator):
             warnings.warn(
                 f"training has not converged after {self.rounds} rounds, and coefficients may be "
                 f"far from the solution: ‖G‖ is {reached / scale:.1e} of its scale, above tol = "
-                f"{self.tol:g}. Scale the features, use larger steps (alpha, beta, local_steps) or "
-                "more rounds, or accept a larger tol; with tol=0 nothing is checked.",
+                f'{self.tol:g}. Scale the features, use more rounds or algorithm="newton", or '
+                "accept a larger tol; with tol=0 nothing is checked.",
                 ConvergenceWarning,
                 stacklevel=4,  # fit, _train and the limit on threads stand between
             )

@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedcanon.errors import FedcanonError
 from fedcanon.objectives.base import Objective
 from fedcanon.randomness import module_draws
 
@@ -84,17 +83,9 @@ def best_step(losses: Sequence[Sequence[float]], weights: Sequence[float]) -> fl
     Args:
         losses: What ``trial_losses`` returned, for each client.
         weights: The clients' weights.
-
-    Raises:
-        FedcanonError: The smallest step is already too large.
     """
     best = int(np.average(np.asarray(losses), axis=0, weights=weights).argmin())
-    if best == 0:
-        raise FedcanonError(
-            f"local steps of {TRIED[0]:g} are too large for this network: scale the inputs to "
-            "about 1, or set the step sizes."
-        )
-    return TRIED[best - 1]
+    return TRIED[max(best - 1, 0)]
 
 
 def _batches(samples: int, size: int, rng: np.random.Generator) -> Iterator[Tensor | None]:

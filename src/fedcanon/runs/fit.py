@@ -95,7 +95,8 @@ def fit(
             )
         if may_slow_down and federation.is_diverging(record.objective):
             raise DivergenceError(
-                f"the objective f + h has grown to {record.objective:.4g} by round {t}."
+                f"the objective f + h has grown to {record.objective:.4g} by round {t}. "
+                "Use smaller steps (beta, alpha)."
             )
         history.append(record)
         for observer in observers:

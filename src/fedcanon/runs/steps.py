@@ -68,14 +68,14 @@ def find_facts(problem: Problem, table: Table, batch_size: int | None, seed: int
     """
     rng = generator(seed, Purpose.SMOOTHNESS)
     count, most = len(problem.clients), MOST_TOLD
-    if not problem.clients[0].has_hessian or batch_size is not None:
+    if not problem.clients[0].has_hessian:
         given = make_algorithm(without_auto(table))
         if hasattr(given, "beta") and not open_steps(table) & {"beta", "eta", "strength"}:
             return Facts(1 / step_at(given.beta, 0), tried=True)
         most = MOST_TRIALS if len(problem.start) <= LARGE else MOST_LARGE_TRIALS
     chosen = rng.choice(count, min(count, most), replace=False)
     told = [told_by(problem.clients[i], problem.start, batch_size, rng) for i in chosen]
-    return facts_from(told, [problem.weights[i] for i in chosen])
+    return facts_from(told, [problem.weights[i] for i in chosen], exact=batch_size is None)
 
 
 def told_by(
@@ -83,30 +83,38 @@ def told_by(
 ) -> list[float]:
     """Return what a client tells the server, so that it can choose step sizes.
 
-    This is the curvature of a linear model with exact gradients, which is largest at the start for
-    logistic regression and the same everywhere for least squares. The curvature of a network says
-    little, and mini-batches allow smaller steps: there it is the losses of ``trial_losses``.
+    This is the curvature of a linear model, which is largest at the start for logistic regression
+    and the same everywhere for least squares. The curvature of a network says little: there it is
+    the losses of ``trial_losses``.
     """
-    if objective.has_hessian and batch_size is None:
+    if objective.has_hessian:
         return [curvature(objective, start, rng)]
     return trial_losses(objective, start, batch_size, rng)
 
 
-def facts_from(told: Sequence[Sequence[float]], weights: Sequence[float]) -> Facts:
+def facts_from(told: Sequence[Sequence[float]], weights: Sequence[float], *, exact: bool) -> Facts:
     """Return the facts that follow from what each client has told.
+
+    ``exact`` tells that local gradients are not those of mini-batches.
 
     Raises:
         FedcanonError: No step size can be found from it.
     """
     if len(told[0]) > 1:
-        return Facts(1 / best_step(told, weights), tried=True)
+        return Facts(1 / best_step(told, weights), tried=True, exact=exact)
     largest = max(numbers[0] for numbers in told)
     if not 0 < largest < math.inf:
         raise FedcanonError(
             "the curvature of the loss at the starting point is not positive and finite: set alpha "
             "and beta."
         )
-    return Facts(largest)
+    return Facts(largest, exact=exact)
+
+
+def chooses_steps(table: Table) -> bool:
+    """Tell whether the length of steps is automatic: β, or α of a method without β."""
+    steps = open_steps(table)
+    return "beta" in steps or ("alpha" in steps and "beta" not in table)
 
 
 def without_auto(table: Table) -> Table:

@@ -25,7 +25,7 @@ from fedcanon.runs.measures import Record
 from fedcanon.runs.model_file import load_model, save_model
 from fedcanon.runs.observers import Observer
 from fedcanon.runs.result import Result
-from fedcanon.runs.steps import open_steps
+from fedcanon.runs.steps import chooses_steps, open_steps
 
 MODEL = "model.safetensors"
 
@@ -176,7 +176,7 @@ def fit_as(
     By default a run that diverges goes on with smaller steps if some of its steps are automatic.
     """
     if may_slow_down is None:
-        may_slow_down = bool(open_steps(config.algorithm))
+        may_slow_down = chooses_steps(config.algorithm)
     return fit(
         federation,
         config.rounds,
@@ -203,7 +203,7 @@ def _train_and_save(
     if federation.problem.data is not None:
         run.write_data(federation.problem.data)
     environment = run.environment
-    automatic = environment is not None and bool(environment.automatic)
+    automatic = environment is not None and "algorithm.beta" in environment.automatic
     try:
         with _stop_on_signals() as asked_to_stop:
             recorder = _Recorder(run, config, asked_to_stop)

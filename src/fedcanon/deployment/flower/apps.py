@@ -191,7 +191,8 @@ def _with_steps(config: Config, clients: Sequence[Presence], layout: Layout) -> 
         )
     by_samples = config.clients.weights == "samples"
     weights = [float(client.samples) if by_samples else 1.0 for client in clients]
-    facts = facts_from([client.told for client in clients], weights)
+    told, exact = [client.told for client in clients], config.batch_size == "full"
+    facts = facts_from(told, weights, exact=exact)
     rho = make_penalty(config.penalty, layout).rho
     table = fill_in(config.algorithm, replace(facts, rho=rho))
     return config.model_copy(update={"algorithm": table})
