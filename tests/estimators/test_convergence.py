@@ -99,6 +99,6 @@ def test_the_warning_says_what_to_do():
         model.fit(X, y, groups=clients)
     message = str(caught[0].message)
     assert "has not converged after 20 rounds" in message
-    for advice in ("Scale the features", "larger steps", "more rounds", "larger tol", "tol=0"):
+    for advice in ("Scale the features", "newton", "more rounds", "larger tol", "tol=0"):
         assert advice in message
     assert caught[0].filename == __file__

@@ -27,6 +27,7 @@ def run_tracked(name, folder, rounds=4, observers=()):
             folder=folder,
             rounds=rounds,
             model="linear",
+            algorithm={"beta": 0.1},
             checkpoint={"rounds": 2},
             observers=[*trackers, *observers],
         )

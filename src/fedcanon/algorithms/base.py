@@ -236,12 +236,14 @@ class Facts:
         tried: Whether 1/L is instead a local step that proved good in trials on the clients, as for
             networks, whose curvature at the start says little.
         exact: Whether local gradients are exact, not those of mini-batches.
+        compressed: Whether uploads are compressed, whose errors acceleration would amplify.
     """
 
     L: float
     rho: float = 0.0
     tried: bool = False
     exact: bool = True
+    compressed: bool = False
 
 
 @dataclass(frozen=True)

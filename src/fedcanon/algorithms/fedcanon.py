@@ -193,10 +193,11 @@ class FedCanonPlus(_Canon, Relayed, Recalling):
     If ``accelerated``, the server takes Nesterov steps. w is the prox point, which is the model,
     and z what clients receive. θ, the length of the memory, returns to 1 where step and momentum
     disagree. L̂ is the largest ‖v̄ − v̄_prev‖/‖z − z_prev‖ of about the last ten visits of a client,
-    q = 1 − 0.3|S|/N, and α is the upper limit of the step, so that α = βK is a constant one.
-    Clients and messages are the same, and so are the fixed points (z = w).
+    q = 1 − 0.3|S|/N, and α is the upper limit of the step. Clients and messages are the same, and
+    so are the fixed points (z = w).
 
-        server:  a = min(α, max(βK, q/L̂));  w⁺ = prox_{ah}(z − a v̄);  θ ← 1 if ⟨z − w⁺, w⁺ − w⟩ > 0
+        server:  a = min(α, max(0.3βK, q/L̂));  w⁺ = prox_{ah}(z − a v̄)
+                 θ ← 1 if ⟨z − w⁺, w⁺ − w⟩ > 0
                  θ⁺ = (1 + √(1 + 4θ²))/2;  z⁺ = w⁺ + ((θ − 1)/θ⁺)(w⁺ − w);  b = (z − z⁺)/a
     """
 
@@ -244,11 +245,11 @@ class FedCanonPlus(_Canon, Relayed, Recalling):
         if self.accelerated:
             curvature = self._curvature(server, v, share)
             # L̂ is too small where the last move had little curvature, hence 0.7; with few clients
-            # in a round it is too large, because it also contains how they differ. Noise would make
-            # the step ever smaller: it is never below βK, which local steps stand.
+            # in a round it is too large, because it also contains how they differ. Noise makes the
+            # step smaller, which helps, and then ever smaller, which does not: hence a floor.
             total = sent["beta"] * self.local_steps
-            measured = (1 - 0.3 * share) / curvature if curvature else 0.0
-            step = min(step, max(total, measured))
+            measured = (1 - 0.3 * share) / curvature if curvature else total
+            step = min(step, max(0.3 * total, measured))
         z = w = prox(server["z"] - step * v, step)
         if self.accelerated:
             z, theta = self._extrapolated(server, w)
@@ -272,7 +273,7 @@ class FedCanonPlus(_Canon, Relayed, Recalling):
 
     def theory(self, facts: Facts) -> StepRules:
         rules = super().theory(facts)
-        steps: dict[str, Any] = {"accelerated": True}
+        steps: dict[str, Any] = {"accelerated": not facts.compressed}
         if not facts.tried:
             # Where the Hessians of clients differ much, longer local steps slow the method down.
             steps["beta"] = 0.25 / facts.L

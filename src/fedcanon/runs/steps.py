@@ -11,13 +11,15 @@ import numpy as np
 from torch import Tensor
 
 from fedcanon.algorithms import Facts, step_at
+from fedcanon.compression import Identity
 from fedcanon.errors import FedcanonError
+from fedcanon.layout import Layout
 from fedcanon.objectives import Objective, Problem
 from fedcanon.objectives.lipschitz import curvature, smoothness
 from fedcanon.objectives.warm_up import best_step, trial_losses
 from fedcanon.randomness import Purpose, generator
 from fedcanon.runs.config import Config, Table
-from fedcanon.runs.named import make_algorithm, make_penalty
+from fedcanon.runs.named import make_algorithm, make_compressor, make_penalty
 
 AUTO = "auto"
 
@@ -43,8 +45,14 @@ def with_steps(config: Config, problem: Problem, facts: Facts | None = None) -> 
         return config
     if facts is None:
         facts = facts_of(config, problem)
-    rho = make_penalty(config.penalty, problem.layout).rho
-    table = fill_in(config.algorithm, replace(facts, rho=rho))
+    return filled(config, problem.layout, facts)
+
+
+def filled(config: Config, layout: Layout, facts: Facts) -> Config:
+    """Return the configuration with steps that follow from facts, penalty and compression."""
+    rho = make_penalty(config.penalty, layout).rho
+    compressed = not isinstance(make_compressor(config.compression), Identity)
+    table = fill_in(config.algorithm, replace(facts, rho=rho, compressed=compressed))
     return config.model_copy(update={"algorithm": table})
 
 

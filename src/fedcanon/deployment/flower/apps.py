@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,12 +36,12 @@ from fedcanon.runs.config import CLIENTS_OWN, DEPLOYED, Config, changed, load_co
 from fedcanon.runs.federation import Federation
 from fedcanon.runs.folder import RunFolder
 from fedcanon.runs.measures import Record
-from fedcanon.runs.named import make_algorithm, make_compressor, make_dataset, make_penalty
+from fedcanon.runs.named import make_algorithm, make_compressor, make_dataset
 from fedcanon.runs.observers import Observer
 from fedcanon.runs.steps import (
     AUTO,
     facts_from,
-    fill_in,
+    filled,
     open_steps,
     told_by,
     without_auto,
@@ -192,10 +192,7 @@ def _with_steps(config: Config, clients: Sequence[Presence], layout: Layout) -> 
     by_samples = config.clients.weights == "samples"
     weights = [float(client.samples) if by_samples else 1.0 for client in clients]
     told, exact = [client.told for client in clients], config.batch_size == "full"
-    facts = facts_from(told, weights, exact=exact)
-    rho = make_penalty(config.penalty, layout).rho
-    table = fill_in(config.algorithm, replace(facts, rho=rho))
-    return config.model_copy(update={"algorithm": table})
+    return filled(config, layout, facts_from(told, weights, exact=exact))
 
 
 def _placeholder(config: Config) -> Dataset:
