@@ -92,7 +92,9 @@ class Contest:
                 self.run({**table, **point}, cap, least(outcomes, "rounds"), patient=False)
             )
         best = {what: finite(least(outcomes, what)) for what in ("rounds", "bytes")}
-        return {**best, "points": [_without_curve(outcome) for outcome in outcomes[1:]]}
+        smallest = min((o["smallest"] for o in outcomes if o["smallest"] is not None), default=None)
+        points = [_without_curve(outcome) for outcome in outcomes[1:]]
+        return {**best, "smallest": smallest, "points": points}
 
 
 def least(outcomes: Iterable[Outcome], what: str) -> tuple[float, ...]:

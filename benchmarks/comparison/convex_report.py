@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Callable
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
 from comparison.convex import Found
 from comparison.convex_methods import BEFORE, FISTA, METHODS, ONE_STEP, K
+from comparison.journal import Outcome
 from comparison.race import CAP, TOLERANCES
 from comparison.tables import Target, table, targets_table, write
 
@@ -39,8 +41,9 @@ Rounds until ‖G‖ is at most 1e-3, 1e-6 and 1e-9, from 0, with exact gradient
 and clients weighted by their samples; – is not reached. N = 10 clients and all of them in every
 round, where a name does not say otherwise. A cell has the rounds with automatic steps and, after a
 slash, those of the best of nine other points, where they were tried; every tolerance may have its
-own best point. FedCanon+, newton and FISTA may take {CAP:,} rounds, other runs {rounds:,}; a run is
-given up if twice its pace over the last 100 rounds would not bring it to the next tolerance.
+own best point. FedCanon+, newton and FISTA may take {CAP:,} rounds, other runs {rounds:,}; those of
+other methods are given up if twice their pace over the last 100 rounds would not bring them to the
+next tolerance. In brackets is the smallest ‖G‖ of runs that did not come to 1e-3.
 
 FISTA takes one exact gradient of f per round from all clients, with the step 1/L of f and adaptive
 restart. "{BEFORE}" is FedCanon+ without acceleration, with α = min(1/L, 1/(2ρ)) and
@@ -66,14 +69,18 @@ def tables(found: Found) -> list[str]:
     return [*parts, title, _table(found, "bytes", 1, megabytes)]
 
 
-def _table(found: Found, what: str, k: int, form) -> str:
-    def cell(outcomes: dict | None) -> str:
-        if outcomes is None:
-            return ""
-        both = [outcomes["auto"], *filter(None, [outcomes["best"]])]
-        return " / ".join(form(outcome[what][k]) for outcome in both)
+def _table(found: Found, what: str, k: int, form: Callable[[float | None], str]) -> str:
+    def shown(outcome: Outcome) -> str:
+        """Rounds or bytes, or how far the run came if it reached no tolerance at all."""
+        if outcome["rounds"][0] is None and k == 0 and outcome["smallest"] is not None:
+            return f"({outcome['smallest']:.0e})"
+        return form(outcome[what][k])
 
-    rows = [(name, *(cell(own.get(label)) for label in COLUMNS)) for name, own in found.items()]
+    def cell(label: str, own: dict[str, Outcome]) -> str:
+        outcomes = own.get(label, {})
+        return " / ".join(shown(outcome) for outcome in outcomes.values() if outcome)
+
+    rows = [(name, *(cell(label, own) for label in COLUMNS)) for name, own in found.items()]
     return table(("problem", *COLUMNS), rows)
 
 
