@@ -728,8 +728,10 @@ def test_za1_stays_at_the_optimum(case, at_the_optimum):
 def test_fedcanon_plus_stays_at_the_optimum_and_fedcanon_drifts(case, at_the_optimum):
     z, gradient, gradients = at_the_optimum
     clients = {i: {"v": g} for i, g in enumerate(gradients)}
-    plus = {"z": z, "b": torch.zeros_like(z), "e": gradient}
+    plus = {"z": z, "b": torch.zeros_like(z), "e": gradient, "server_step": 1.0}
     assert moved(case, FedCanonPlus(**case.steps), plus, clients) < 1e-13
+    memory = {"w": z, "v": gradient, "theta": 7.0, "curvature": 0.5}
+    assert moved(case, FedCanonPlus(**case.steps, accelerated=True), plus | memory, clients) < 1e-13
     drift = moved(case, FedCanon(**case.steps), {"z": z, "e": gradient}, clients)
     assert 1e-3 < drift < 1e-1
 

@@ -28,6 +28,7 @@ from fedcanon.algorithms import (
     FedPD,
     FedProx,
     FedYogi,
+    Newton,
     ProxSkip,
     Scaffnew,
     Scaffold,
@@ -46,9 +47,11 @@ ALL_CLIENTS = (
     DecentralisedProxSkip,
     FedCanonII,
     FedPD,
+    Newton,
     ProxSkip,
     Scaffnew,
 )
+NO_LOCAL_STEPS = (PGD, Newton)
 
 
 @contextmanager
@@ -202,13 +205,13 @@ def test_options_that_do_not_exist_or_make_no_sense_are_refused(name):
 
 
 @pytest.mark.parametrize("number", [0.0, -0.1, float("nan"), float("inf")])
-@pytest.mark.parametrize("method", [c for c in ALGORITHMS.values() if c is not PGD])
+@pytest.mark.parametrize("method", [c for c in ALGORITHMS.values() if c not in NO_LOCAL_STEPS])
 def test_local_steps_that_are_no_step_sizes_are_refused(method, number):
     with one_sentence("beta must be a positive, finite number"):
         method(beta=number)
 
 
-@pytest.mark.parametrize("method", [c for c in ALGORITHMS.values() if c is not PGD])
+@pytest.mark.parametrize("method", [c for c in ALGORITHMS.values() if c not in NO_LOCAL_STEPS])
 def test_no_local_steps_are_refused(method):
     with one_sentence("local_steps must be at least 1, not 0"):
         method(local_steps=0)
@@ -244,6 +247,7 @@ MUST_ARRIVE = {
     "decentralised-proxskip": "x",
     "fedpd": "anchor",
     "fedexp": "move",
+    "newton": "expansion",
 }
 """What methods send that no compressor may alter."""
 

@@ -137,6 +137,16 @@ def test_the_simulation_runtime_gives_the_bits_of_the_local_engine(state, tmp_pa
     assert (tmp_path / "run" / "clients").exists() == (state == "client")
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("patient_ray")
+@pytest.mark.parametrize("state", ["server", "client"])
+def test_uploads_that_are_longer_than_the_model_arrive(state):
+    settings = {"rounds": 3, "clients": {"count": 2}, "model": "linear", "algorithm": "newton"}
+    local = train(settings, engine={"name": "serial"})
+    flower = train(settings, engine={"name": "flower"}, deployment={"state": state})
+    assert torch.equal(flower.vector, local.vector)
+
+
 def test_data_of_ones_own_cannot_be_sent_to_flower():
     from fedcanon.data import from_arrays
 

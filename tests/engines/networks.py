@@ -31,6 +31,11 @@ def classifiers(clients=7, hidden=(5,), norm=False, sizes=(4, 30), dtype=torch.f
     return Problem(own, flat.vector, test=test)
 
 
+def classifiers_for(name, **settings):
+    """Classifiers that the method of this name can train: Newton needs a linear model."""
+    return classifiers(**settings, hidden=() if name == "newton" else (5,))
+
+
 def algorithm(name):
     """The method of this name with small steps."""
     kind = ALGORITHMS[name]

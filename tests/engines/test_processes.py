@@ -26,7 +26,7 @@ from fedcanon.penalties import L1
 from fedcanon.runs.build import build
 from fedcanon.runs.config import load_config
 from fedcanon.runs.training import resume, train
-from tests.engines.networks import algorithm, classifiers
+from tests.engines.networks import algorithm, classifiers, classifiers_for
 from tests.problems import logistics
 from tests.waiting import PATIENCE, until
 
@@ -71,7 +71,7 @@ def require_same(one, other):
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_any_number_of_processes_gives_the_same_bits(name):
-    problem, method = classifiers(clients=11, norm=True), algorithm(name)
+    problem, method = classifiers_for(name, clients=11, norm=True), algorithm(name)
     serial = trained(problem, method, Local(), participants=7)
     for count in (1, 2, 3):
         others = trained(problem, method, Local(workers=count), participants=7)

@@ -26,7 +26,7 @@ from fedcanon import (
     Problem,
     Quadratic,
 )
-from fedcanon.algorithms import FedADMM, Scaffnew
+from fedcanon.algorithms import FedADMM, Newton, Scaffnew
 from fedcanon.compression import Identity, TopK
 from fedcanon.engines.ray_actors import RayCluster
 from fedcanon.engines.ray_messages import pack, unpack
@@ -191,8 +191,9 @@ def test_without_a_cluster_ray_is_started_on_this_machine_and_ended_with_the_las
         (large_quadratics, FedCanonII(0.2, 0.1, 2), None, Identity()),
         (large_quadratics, FedADMM(), 3, Identity()),
         (networks, Scaffnew(0.1, 3), None, Identity()),
+        (quadratics, Newton(), None, Identity()),
     ],
-    ids=["compressed", "everyone", "splitting", "network"],
+    ids=["compressed", "everyone", "splitting", "network", "second order"],
 )
 def test_same_bits_as_in_this_process(cluster, make_problem, algorithm, participants, compressor):
     parts = (make_problem(), algorithm, L1(0.01))

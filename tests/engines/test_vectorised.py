@@ -16,7 +16,7 @@ from fedcanon.objectives.stacked import StackedModule
 from fedcanon.penalties import L1, MCP
 from fedcanon.runs.build import build
 from fedcanon.runs.config import load_config
-from tests.engines.networks import algorithm, classifiers
+from tests.engines.networks import algorithm, classifiers, classifiers_for
 
 TOGETHER = [name for name in ALGORITHMS if "decentralised" not in name]
 
@@ -52,7 +52,7 @@ def require_close(one, other):
 @pytest.mark.parametrize("name", TOGETHER)
 @pytest.mark.parametrize("batch_size", [8, None])
 def test_every_method_agrees_with_its_clients_one_by_one(name, batch_size):
-    problem = classifiers(clients=45, sizes=(4, 30), dtype=torch.float64)  # some smaller than 8
+    problem = classifiers_for(name, clients=45, dtype=torch.float64)  # some smaller than 8
     runs = [
         trained(problem, algorithm(name), vectorised=vectorised, batch_size=batch_size)
         for vectorised in (False, True)

@@ -69,6 +69,24 @@ def test_prox_is_monotone_and_lipschitz(case: Case, data: st.DataObject) -> None
     assert float((difference * (y - z)).sum()) >= -1e-9
 
 
+@only(lambda case: case.penalty.is_separable)
+def test_a_separable_prox_moves_each_entry_by_itself(case: Case) -> None:
+    y, step = case.tensor(1), case.steps[0]
+    p = case.penalty.prox(y, step).flatten()
+    for j in range(y.numel()):
+        other = y.clone()
+        other.view(-1)[j] += 3.0
+        changed = case.penalty.prox(other, step).flatten() != p
+        assert not changed[:j].any()
+        assert not changed[j + 1 :].any()
+
+
+def test_which_penalties_are_separable() -> None:
+    found = {name for name, case in ALL.items() if case.penalty.is_separable}
+    assert found >= {name for name, case in ALL.items() if separable(case)}
+    assert not found & {"l2", "group-lasso", "nuclear", "total-variation"}
+
+
 @only(lambda case: case.even)
 def test_even_penalties_have_an_odd_prox(case: Case) -> None:
     y = case.tensor(1)

@@ -12,6 +12,7 @@ from .base import local_prox_rules as local_prox_rules
 from .base import local_step as local_step
 from .base import safe_step as safe_step
 from .base import scaled as scaled
+from .base import sends_steps as sends_steps
 from .base import step_rules as step_rules
 from .capabilities import Assembling as Assembling
 from .capabilities import Diagnosed as Diagnosed

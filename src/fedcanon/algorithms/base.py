@@ -230,13 +230,11 @@ class Facts:
         tried: Whether 1/L is instead the largest local step that proved good in trials on the
             clients. This is so where the curvature at the start says little: for networks, and for
             gradients of mini-batches.
-        rounds: The number of rounds.
     """
 
     L: float
     rho: float = 0.0
     tried: bool = False
-    rounds: int = 1
 
 
 @dataclass(frozen=True)
@@ -277,6 +275,12 @@ def safe_step(facts: Facts, step: float | None = None) -> float:
     """Return a step of 1/L, or the given one, but at most 1/(2ρ): half of the prox's limit."""
     step = 1 / facts.L if step is None else step
     return min(step, 0.5 / facts.rho) if facts.rho else step
+
+
+def sends_steps(algorithm: Algorithm, server: State) -> bool:
+    """Tell whether clients learn their steps from the broadcast, so that these may change."""
+    sent = algorithm.broadcast(server, 0, np.random.default_rng(0))
+    return bool(sent.keys() & {"alpha", "beta", "step"})
 
 
 def scaled(algorithm: Algorithm, factor: float) -> Algorithm:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -256,13 +257,12 @@ class FedCanonPlus(_Canon, Relayed, Recalling):
 
     def theory(self, facts: Facts) -> StepRules:
         rules = super().theory(facts)
-        if facts.tried:
-            return replace(rules, automatic={**rules.automatic, "accelerated": False})
-        # 0.25: clients whose Hessians differ much are slowed down by longer local steps.
-        limit = 0.9 / facts.rho if facts.rho else 1e4 / facts.L
-        steps = {"beta": 0.25 / facts.L, "accelerated": True}
-        if self.accelerated:
-            steps["alpha"] = limit
+        steps: dict[str, Any] = {"accelerated": True}
+        if not facts.tried:
+            # Where the Hessians of clients differ much, longer local steps slow the method down.
+            steps["beta"] = 0.25 / facts.L
+            if self.accelerated:  # then α is only a limit
+                steps["alpha"] = 0.9 / facts.rho if facts.rho else 1e4 / facts.L
         return replace(rules, automatic={**rules.automatic, **steps})
 
     def model(self, server: State) -> Tensor:

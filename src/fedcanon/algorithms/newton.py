@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedcanon.algorithms.base import Facts, Prox, State, StepRules, Work
+from fedcanon.algorithms.base import Facts, Prox, State, StepRules, Work, safe_step
 from fedcanon.algorithms.capabilities import SecondOrder
 from fedcanon.algorithms.quadratic_model import QuadraticModel
 from fedcanon.expansion import expansion_length, unpack_expansion
@@ -43,8 +43,14 @@ class Newton(SecondOrder):
     partial_participation = False
 
     def server_init(self, z: Tensor, prox: Prox) -> State:
+        # From outside a constraint the first step could not be compared with anything.
+        y = (
+            z
+            if math.isfinite(prox.penalty.value(z))
+            else prox(z, safe_step(Facts(1.0, prox.penalty.rho)))
+        )
         expansion = z.new_zeros(expansion_length(len(z)))
-        return {"z": z, "y": z, "s": 1.0, "phi": math.inf, "expansion": expansion}
+        return {"z": z, "y": y, "s": 1.0, "phi": math.inf, "expansion": expansion}
 
     def broadcast(self, server: State, t: int, rng: np.random.Generator) -> State:
         return {"z": server["y"]}
@@ -75,6 +81,8 @@ class Newton(SecondOrder):
         """Return the next point to look at, computed in double precision."""
         z: Tensor = state["z"]
         _, gradient, hessian = unpack_expansion(state["expansion"].double(), len(z))
+        # Rounding must not leave it with negative eigenvalues.
+        hessian.diagonal().mul_(1 + math.sqrt(len(z)) * torch.finfo(z.dtype).eps)
         return QuadraticModel(z.double(), gradient, hessian / state["s"], prox).minimise().to(z)
 
     def theory(self, facts: Facts) -> StepRules:

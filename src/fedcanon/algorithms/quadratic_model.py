@@ -12,8 +12,11 @@ from fedcanon.algorithms.base import Facts, Prox, safe_step
 ACCURACY = 1e-12
 """The residual at which a subproblem counts as solved, relative to the one at its start."""
 
-MOST_POINTS = 60
-"""Proximal-point steps after which the best point so far is returned."""
+MOST_POINTS, MOST_SHORT_POINTS = 60, 20
+"""Proximal-point steps after which the best point so far is returned.
+
+They are short if h is not convex, and then it is better to look at the true f again than to go on.
+"""
 
 MOST_STEPS = 30
 """Newton steps in one proximal-point step; what is left is made up for by the next one."""
@@ -43,10 +46,10 @@ class QuadraticModel:
     proximal-point method x ← argmin m + ‖· − x‖²/(2σ) with growing σ, which leads there from z. Its
     steps are solved by Newton's method too, which for them minimises a smooth convex function.
 
-    Newton's method needs the Jacobian of the prox, which is found by d differences and is zero
-    outside of a small block if the solution is sparse.
+    Newton's method needs the Jacobian of the prox, which is found by d differences, or by one if h
+    is separable. It is zero outside of a small block if the solution is sparse.
 
-    If h is not convex, σ stays below 1/(2ρ), and the result is a stationary point with m(x) ≤ m(z).
+    If h is not convex, σ stays below 1/ρ, and the result has m(x) ≤ m(z) but may not be stationary.
 
     Li, Sun, Toh 2018: "A Highly Efficient Semismooth Newton Augmented Lagrangian Method for Solving
     Lasso Problems".
@@ -64,17 +67,17 @@ class QuadraticModel:
         self._rounding = torch.finfo(z.dtype).eps
 
     def minimise(self) -> Tensor:
-        """Return the minimiser, or a stationary point; it is the result of a prox."""
+        """Return the minimiser, or a lower point if h is not convex; it is the result of a prox."""
         penalty = self._prox.penalty
-        step, longest = safe_step(Facts(self._norm, penalty.rho)), LONGEST / self._norm
+        step = safe_step(Facts(self._norm, penalty.rho))
+        longest = LONGEST / self._norm if penalty.in_theory else step
         if penalty.rho:
-            longest = 0.5 / penalty.rho
-        elif not penalty.in_theory:
-            longest = step
+            longest = min(longest, 0.9 / penalty.rho)
+        convex = penalty.in_theory and not penalty.rho
         sigma = min(len(self._z) / (float(self._H.trace()) or 1.0), longest)
         accuracy = ACCURACY * self._at(self._z, self._z, step).error
         x = self._z
-        for _ in range(MOST_POINTS):
+        for _ in range(MOST_POINTS if convex else MOST_SHORT_POINTS):
             x, solved = self._polish(x, step, accuracy)
             if solved:
                 break
@@ -145,6 +148,8 @@ class QuadraticModel:
         """Return the Jacobian of the prox at y, which is symmetric, by differences."""
         size = point.y.abs()
         widths = 1e-6 * torch.maximum(size, 1e-4 * (size.max() or torch.ones_like(size[0])))
+        if self._prox.penalty.is_separable:
+            return ((self._prox(point.y + widths, step) - point.p) / widths).diag()
         moved = point.y + widths.diag()
         for j in range(len(moved)):
             moved[j] = self._prox(moved[j], step)

@@ -54,13 +54,15 @@ class Scaffold(Algorithm):
         return {"e": torch.zeros_like(z)}
 
     def broadcast(self, server: State, t: int, rng: np.random.Generator) -> State:
-        steps = {"beta": step_at(self.beta, t), "server_step": step_at(self.server_step, t)}
-        return {"z": server["z"], "e": server["e"], **steps}
+        beta = step_at(self.beta, t)
+        steps = {"beta": beta, "server_step": step_at(self.server_step, t)}
+        part = damping(self.gain, beta, self.local_steps)
+        return {"z": server["z"], "e": server["e"], **steps, "damping": part}
 
     def local(self, client: State, received: State, work: Work) -> tuple[State, State]:
         z, beta, correction = received["z"], received["beta"], received["e"] - client["e"]
-        part = damping(self.gain, beta, self.local_steps)
-        correction = correction if part == 1 else part * correction
+        if received["damping"] < 1:
+            correction = received["damping"] * correction
         x = work.descend(z, beta, self.local_steps, shift=correction)
         if self.option == "I":
             e = work.full_gradient(z)

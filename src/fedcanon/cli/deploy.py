@@ -14,10 +14,9 @@ from fedcanon.cli.summary import two_columns
 from fedcanon.deployment.status import Situation, ask_to_leave, read_status
 from fedcanon.errors import FedcanonError
 from fedcanon.report.wording import byte_count
-from fedcanon.runs.build import build, check_names, resolved
+from fedcanon.runs.build import build_problem, check_names
 from fedcanon.runs.config import Config, changed, load_config
 from fedcanon.runs.folder import RunFolder
-from fedcanon.runs.steps import open_steps
 
 deploy = typer.Typer(no_args_is_help=True, help="Train with real clients, on Flower.")
 app.add_typer(deploy, name="deploy")
@@ -62,20 +61,19 @@ def init(
 
 
 def _without_data(config: Config) -> Config:
-    """The configuration with everything that a server without data cannot find out itself.
+    """The configuration with the shape of the inputs and the number of classes.
 
-    These are step sizes that are "auto", the shape of the inputs and the number of classes. The
-    dataset is loaded only if one of them is missing.
+    A server without data cannot find them out itself. The dataset is loaded only if one of them is
+    missing.
     """
-    automatic, told = open_steps(config.algorithm), config.deployment
-    if not automatic and told.shape and told.classes is not None:
-        check_names(config)
+    told = config.deployment
+    check_names(config)
+    if told.shape and told.classes is not None:
         return config
-    federation = build(config)
-    data = federation.problem.data
+    data = build_problem(config).data
     assert data is not None
     return changed(
-        resolved(config, federation) if automatic else config,
+        config,
         {
             "deployment.shape": told.shape or list(data.shape),
             "deployment.classes": data.classes if told.classes is None else told.classes,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
@@ -33,6 +33,7 @@ class Participant:
         held_out_samples: The number of these samples.
         open_ledger: Returns the ledger of a run, in runs in which clients keep their own states. In
             other runs, an answer depends only on the message and the data.
+        told: The numbers for the server's choice of step sizes; none if all are given.
         secret: The seed of random compression and clipping, which the server does not know; None
             uses the seed of the run.
     """
@@ -43,12 +44,13 @@ class Participant:
     held_out: Test = no_test
     held_out_samples: int = 0
     open_ledger: Callable[[str], Ledger] | None = None
+    told: Callable[[], Sequence[float]] = tuple
     secret: int | None = None
 
     @property
     def presence(self) -> Presence:
         """What the server may know of the client's data."""
-        return Presence(self.objective.samples, self.held_out_samples)
+        return Presence(self.objective.samples, self.held_out_samples, tuple(self.told()))
 
     def answer(self, message: Message) -> Reply:
         """Return the reply to a message; a state that changes has been stored before.

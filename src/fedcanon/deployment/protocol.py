@@ -82,10 +82,18 @@ class Reply:
 
 @dataclass(frozen=True)
 class Presence:
-    """The data of a connected client: its numbers of training samples and of held-out samples."""
+    """What a connected client tells about its data.
+
+    Args:
+        samples: The number of training samples.
+        held_out: The number of held-out samples.
+        told: The numbers from which the server chooses step sizes that are "auto"; none if all are
+            given. See ``told_by``.
+    """
 
     samples: int
     held_out: int = 0
+    told: tuple[float, ...] = ()
 
 
 class Network(Protocol):

@@ -112,7 +112,13 @@ class Federated(BaseEstimator):
         plain = problem.start if self.hidden else null_model(problem, penalty)
         scale = float(problem.value_and_gradient(plain)[1].double().norm()) or 1.0
         tolerance = self.tol * scale
-        result = fit(federation, self.rounds, gradient=tolerance > 0, gradient_tolerance=tolerance)
+        result = fit(
+            federation,
+            self.rounds,
+            gradient=tolerance > 0,
+            gradient_tolerance=tolerance,
+            may_slow_down=AUTO in (self.alpha, self.beta),
+        )
         reached = result.last.gradient_norm
         if reached is not None and reached > tolerance:
             warnings.warn(
@@ -151,7 +157,7 @@ class Federated(BaseEstimator):
         table = _plain(table)
         if open_steps(table):
             # One seed for all, so that a linear model does not depend on random_state.
-            facts = find_facts(problem, self.batch_size, self.rounds, seed=0)
+            facts = find_facts(problem, table, self.batch_size, seed=0)
             table = fill_in(table, replace(facts, rho=penalty.rho))
         return make_algorithm(table)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.func import hessian, vmap
 
 from fedcanon.objectives.losses import Loss
 
@@ -24,9 +23,9 @@ def single_layer(module: nn.Module) -> nn.Linear | None:
 def affine_hessian(layer: nn.Linear, loss: Loss, inputs: Tensor, targets: Tensor) -> Tensor:
     """Return the Hessian of the mean loss in the layer's weights and biases, in this order.
 
-    The loss of sample j depends on its C outputs only. With their C×C second derivatives D_j, the
-    Hessian has the blocks Σ_j (D_j)_{ab} x_j x_jᵀ / m for the outputs a and b, where x_j ends with
-    a 1 if there are biases.
+    The loss of sample j depends on its own outputs only. If D_j are the second derivatives in them,
+    the Hessian has the blocks Σ_j (D_j)_{ab} x_j x_jᵀ / m for the outputs a and b, where x_j ends
+    with a 1 if there are biases.
 
     Args:
         layer: The layer.
@@ -34,20 +33,17 @@ def affine_hessian(layer: nn.Linear, loss: Loss, inputs: Tensor, targets: Tensor
         inputs: The inputs of the m samples, a row for each.
         targets: Their targets.
     """
-
-    def loss_of_one(output: Tensor, target: Tensor) -> Tensor:
-        return loss(output[None], target[None])
-
-    with torch.no_grad():
-        curvature = vmap(hessian(loss_of_one))(layer(inputs), targets) / len(inputs)
+    outputs = layer(inputs).detach().requires_grad_()
+    [slopes] = torch.autograd.grad(loss(outputs, targets), outputs, create_graph=True)
     x, features, classes = inputs, layer.in_features, layer.out_features
     if layer.bias is not None:
         x = torch.cat([inputs, inputs.new_ones(len(inputs), 1)], 1)
     width = x.shape[1]
     found = x.new_empty(classes, width, classes, width)
     for a in range(classes):
+        [curvatures] = torch.autograd.grad(slopes[:, a].sum(), outputs, retain_graph=True)
         for b in range(a + 1):
-            block = x.mT @ (curvature[:, a, b, None] * x)
+            block = x.mT @ (curvatures[:, b, None] * x)
             found[a, :, b], found[b, :, a] = block, block
     # So far each output has its weights and its bias side by side; the layer has all biases last.
     places = torch.arange(classes * width, device=x.device).view(classes, width)

@@ -15,7 +15,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from fedcanon.paper.datasets import PUBLISHED
-from fedcanon.paper.methods import registered
+from fedcanon.paper.methods import as_published
 from fedcanon.paper.networks import SCAD, Lengths
 from fedcanon.paper.outcome import Claim, Outcome, Scale, Table, judged
 from fedcanon.paper.trials import SAME_ACCURACY, Trainer, portion
@@ -185,7 +185,7 @@ def run(scale: Scale, trainer: Trainer) -> Iterator[Outcome]:
 def _config(lengths: RowLengths, row: Row, method: str) -> Config:
     # The authors of FedDR run it on networks with this relaxation.
     own = {"relaxation": 1.95} if method == "FedDR" else {}
-    algorithm = {"name": registered(method), **own}
+    algorithm = {**as_published(method), **own}
     return lengths.config(row.dataset, row.partition, row.model, SCAD, algorithm)
 
 

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from fedcanon.paper.curves import Panel, draw
-from fedcanon.paper.methods import registered
+from fedcanon.paper.methods import as_published
 from fedcanon.paper.networks import Lengths
 from fedcanon.paper.outcome import Claim, Outcome, Scale, Table, judged
 from fedcanon.paper.trials import Trainer
@@ -70,7 +70,7 @@ def run(scale: Scale, trainer: Trainer) -> Iterator[Outcome]:
     lengths, dataset = sweep.lengths, make_dataset({"name": "a9a"})
 
     def curve(method: str, alpha: float, beta: float) -> list[Point]:
-        steps = {"name": registered(method), "alpha": alpha, "beta": beta}
+        steps = {**as_published(method), "alpha": alpha, "beta": beta}
         penalty = {"name": "mcp", "kappa": KAPPA}
         config = lengths.config("a9a", "iid", "linear", penalty, steps, gradient=True)
         label = f"{method}, α = {alpha:g}, β = {beta:g}"

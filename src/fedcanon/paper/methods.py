@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from fedcanon.algorithms import Algorithm
+from fedcanon.algorithms import ALGORITHMS, Algorithm
 from fedcanon.runs import Federation
+from fedcanon.runs.config import Table
 from fedcanon.runs.named import make_algorithm
 
 TIMED = ("FedCanon", "FedCanon+", "FedMiD", "FedDA", "ZA1")
@@ -20,6 +22,13 @@ def registered(method: str) -> str:
     """The name of a method in a configuration: the paper's in small letters, but for two."""
     others = {"FedCanon II": "fedcanon2", "Guo et al.": "decentralised-proxskip"}
     return others.get(method, method.lower())
+
+
+def as_published(method: str) -> Table:
+    """The ``[algorithm]`` table of a method without what was added to it since: α is βK."""
+    known = {field.name for field in fields(ALGORITHMS[registered(method)])}  # type: ignore[arg-type]
+    plain = {"alpha": "beta*K", "gain": "off", "accelerated": False}
+    return {"name": registered(method)} | {k: v for k, v in plain.items() if k in known}
 
 
 def make_method(method: str, **steps: Any) -> Algorithm:

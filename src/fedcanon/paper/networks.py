@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from fedcanon.paper.methods import registered
+from fedcanon.paper.methods import as_published
 from fedcanon.runs.config import Config, Table, make_config
 
 SCAD: Table = {"name": "scad", "kappa": 1e-5}
@@ -63,4 +63,4 @@ class FashionLengths(Lengths):
     ) -> dict[str, Config]:
         """The configuration of each method, whose β is still to be chosen."""
         common = ("fashion_mnist", partition, model, penalty)
-        return {method: self.config(*common, {"name": registered(method)}) for method in methods}
+        return {method: self.config(*common, as_published(method)) for method in methods}

@@ -41,6 +41,11 @@ class Penalty(ABC):
         """The weak-convexity constant ρ; 0 for a convex penalty."""
         return 0.0
 
+    @property
+    def is_separable(self) -> bool:
+        """Whether h is a sum over single coordinates, so that each is moved by itself."""
+        return False
+
     @abstractmethod
     def value(self, x: Tensor) -> float:
         """h(x), which is infinite outside the set of a constraint and 0 for an empty ``x``."""

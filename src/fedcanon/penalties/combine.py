@@ -24,6 +24,8 @@ class Zero(Penalty):
     h(x) = 0. Convex, B = 0. prox is the identity.
     """
 
+    is_separable = True
+
     def value(self, x: Tensor) -> float:
         return 0.0
 
@@ -99,6 +101,10 @@ class Sum(Penalty):
     @property
     def in_theory(self) -> bool:
         return all(term.in_theory for term in self.terms)
+
+    @property
+    def is_separable(self) -> bool:
+        return all(term.is_separable for term in self.terms)
 
     @property
     def rho(self) -> float:

@@ -80,6 +80,10 @@ class PerLayer(Penalty):
         return all(term.in_theory for _, term in self.placed)
 
     @property
+    def is_separable(self) -> bool:
+        return all(term.is_separable for _, term in self.placed)
+
+    @property
     def rho(self) -> float:
         return max((term.rho for _, term in self.placed), default=0.0)
 

@@ -24,6 +24,8 @@ class Separable(Penalty):
     this step.
     """
 
+    is_separable = True
+
     @abstractmethod
     def _formula(self, y: Tensor, step: float) -> Tensor:
         """The prox of every coordinate, as a new tensor."""

@@ -5,10 +5,9 @@ from __future__ import annotations
 import time
 from dataclasses import asdict
 
-import numpy as np
 from torch import Tensor
 
-from fedcanon.algorithms import Algorithm, Assembling, SecondOrder, State, scaled
+from fedcanon.algorithms import Algorithm, Assembling, SecondOrder, State, scaled, sends_steps
 from fedcanon.compression import Compressor, Identity
 from fedcanon.engines import Aggregation, Collected, Local, MakeEngine, Rules
 from fedcanon.engines.work import CountedProx, IdleWork
@@ -172,14 +171,17 @@ class Federation:
     def slow_down(self) -> bool:
         """Go back to the best model so far, with new client states and steps of half the size.
 
+        A model that is hardly better than the start was spoilt already: then the start itself.
+
         Returns:
             Whether that was possible: the steps of some methods cannot change during a run, and a
             run that diverges again and again has another fault.
         """
-        sent = self.algorithm.broadcast(self.server, self.rounds_done, np.random.default_rng(0))
-        good = self._guard.go_back() if sent.keys() & {"alpha", "beta", "step"} else None
+        good = self._guard.go_back() if sends_steps(self.algorithm, self.server) else None
         if good is None:
             return False
+        if not self._guard.has_gained:
+            good = self.problem.start, self.problem.start_buffers
         model, self.engine.buffers = good
         self._scale_steps(0.5)
         self._init_server(model)

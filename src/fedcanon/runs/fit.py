@@ -105,8 +105,8 @@ def fit(
         if not (may_slow_down and federation.slow_down()):
             raise error
         message = (
-            f"{error} Going back to the best model so far, with steps of "
-            f"{federation.step_scale:g} times the size."
+            f"{str(error).partition('. ')[0].rstrip('.')}: going back to the best model so far, "
+            f"with steps of {federation.step_scale:g} times the size."
         )
         for observer in observers:
             observer.event(message)

@@ -46,6 +46,11 @@ class Guard:
         self.returns, self._worse = self.returns + 1, 0
         return self._model, self._buffers
 
+    @property
+    def has_gained(self) -> bool:
+        """Whether φ has fallen by a tenth: a network with dead units is hardly below its start."""
+        return self._best <= self._first - 0.1 * abs(self._first)
+
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint must contain."""
         if self._model is None:

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import replace
 
-from fedcanon.algorithms import Facts
+import numpy as np
+from torch import Tensor
+
+from fedcanon.algorithms import Facts, step_at
 from fedcanon.errors import FedcanonError
-from fedcanon.objectives import Problem
-from fedcanon.objectives.lipschitz import smoothness
-from fedcanon.objectives.warm_up import warm_up
+from fedcanon.objectives import Objective, Problem
+from fedcanon.objectives.lipschitz import curvature, smoothness
+from fedcanon.objectives.warm_up import best_step, trial_losses
 from fedcanon.randomness import Purpose, generator
 from fedcanon.runs.config import Config, Table
 from fedcanon.runs.named import make_algorithm, make_penalty
 
 AUTO = "auto"
+
+MOST_TRIALS = 10
+"""How many clients try steps for a network; all if there are no more."""
+MOST_TOLD = 200
+"""How many clients tell the curvature of a linear model; all if there are no more."""
 
 
 def estimated_smoothness(config: Config, problem: Problem) -> float:
@@ -38,27 +48,67 @@ def with_steps(config: Config, problem: Problem, facts: Facts | None = None) -> 
 def facts_of(config: Config, problem: Problem) -> Facts:
     """Return what is known of a problem, but for the penalty; see ``find_facts``."""
     batch_size = None if config.batch_size == "full" else config.batch_size
-    return find_facts(problem, batch_size, config.rounds, config.seed)
+    return find_facts(problem, config.algorithm, batch_size, config.seed)
 
 
-def find_facts(problem: Problem, batch_size: int | None, rounds: int, seed: int) -> Facts:
-    """Return what is known of a problem, but for the penalty.
+def find_facts(problem: Problem, table: Table, batch_size: int | None, seed: int) -> Facts:
+    """Return what must be known of a problem to fill in a table, but for the penalty.
 
-    Linear models with exact gradients have the curvature of their clients. For networks and
-    mini-batches, clients try step sizes.
+    Clients tell the curvature of a linear model. For a network some of them try steps, unless the
+    local step is given.
 
     Args:
         problem: The problem.
+        table: The ``[algorithm]`` table.
         batch_size: Samples in a mini-batch; None uses all samples of a client.
-        rounds: The number of rounds.
         seed: Decides the random draws.
     """
     rng = generator(seed, Purpose.SMOOTHNESS)
-    most = max(client.samples for client in problem.clients)
-    exact = batch_size is None or batch_size >= most
-    if exact and problem.clients[0].has_hessian:
-        return Facts(smoothness(problem, rng, len(problem.clients)), rounds=rounds)
-    return Facts(1 / warm_up(problem, batch_size, rng), tried=True, rounds=rounds)
+    count, most = len(problem.clients), MOST_TOLD
+    if not problem.clients[0].has_hessian or batch_size is not None:
+        given = make_algorithm(without_auto(table))
+        if hasattr(given, "beta") and not open_steps(table) & {"beta", "eta", "strength"}:
+            return Facts(1 / step_at(given.beta, 0), tried=True)
+        most = MOST_TRIALS
+    chosen = rng.choice(count, min(count, most), replace=False)
+    told = [told_by(problem.clients[i], problem.start, batch_size, rng) for i in chosen]
+    return facts_from(told, [problem.weights[i] for i in chosen])
+
+
+def told_by(
+    objective: Objective, start: Tensor, batch_size: int | None, rng: np.random.Generator
+) -> list[float]:
+    """Return what a client tells the server, so that it can choose step sizes.
+
+    This is the curvature of a linear model with exact gradients, which is largest at the start for
+    logistic regression and the same everywhere for least squares. The curvature of a network says
+    little, and mini-batches allow smaller steps: there it is the losses of ``trial_losses``.
+    """
+    if objective.has_hessian and batch_size is None:
+        return [curvature(objective, start, rng)]
+    return trial_losses(objective, start, batch_size, rng)
+
+
+def facts_from(told: Sequence[Sequence[float]], weights: Sequence[float]) -> Facts:
+    """Return the facts that follow from what each client has told.
+
+    Raises:
+        FedcanonError: No step size can be found from it.
+    """
+    if len(told[0]) > 1:
+        return Facts(1 / best_step(told, weights), tried=True)
+    largest = max(numbers[0] for numbers in told)
+    if not 0 < largest < math.inf:
+        raise FedcanonError(
+            "the curvature of the loss at the starting point is not positive and finite: set alpha "
+            "and beta."
+        )
+    return Facts(largest)
+
+
+def without_auto(table: Table) -> Table:
+    """Return an ``[algorithm]`` table without the parameters that are "auto"."""
+    return {key: value for key, value in table.items() if value != AUTO}
 
 
 def open_steps(table: Table) -> set[str]:
@@ -67,7 +117,7 @@ def open_steps(table: Table) -> set[str]:
     Raises:
         FedcanonError: The table has a mistake, or a setting that cannot be "auto".
     """
-    given = {key: value for key, value in table.items() if value != AUTO}
+    given = without_auto(table)
     algorithm = make_algorithm(given)
     can = {k for k in algorithm.theory(Facts(1.0)).automatic if hasattr(algorithm, k)}
     for key in table.keys() - given.keys() - can:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from flwr.app import Context
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
+from fedcanon.algorithms import sends_steps
 from fedcanon.data import Dataset, Split
 from fedcanon.data.own.arrays import numbers
 from fedcanon.deployment.configured import deployment_on, vector_sizes
@@ -21,18 +22,30 @@ from fedcanon.deployment.flower.client import answering_app
 from fedcanon.deployment.flower.grid import GridNetwork
 from fedcanon.deployment.ledger import Ledger, own_secret
 from fedcanon.deployment.participant import Participant
+from fedcanon.deployment.protocol import Presence
+from fedcanon.engines.work import CountedProx
 from fedcanon.errors import FedcanonError
+from fedcanon.layout import Layout
 from fedcanon.objectives import DataSummary, Problem
 from fedcanon.objectives.problem import no_test
 from fedcanon.objectives.remote import Remote
+from fedcanon.penalties import Zero
+from fedcanon.randomness import Purpose, generator
 from fedcanon.runs.build import assemble, check_names, divide_dataset, make_rules, problem_on
 from fedcanon.runs.config import CLIENTS_OWN, DEPLOYED, Config, changed, load_config
 from fedcanon.runs.federation import Federation
 from fedcanon.runs.folder import RunFolder
 from fedcanon.runs.measures import Record
-from fedcanon.runs.named import make_algorithm, make_compressor, make_dataset
+from fedcanon.runs.named import make_algorithm, make_compressor, make_dataset, make_penalty
 from fedcanon.runs.observers import Observer
-from fedcanon.runs.steps import open_steps
+from fedcanon.runs.steps import (
+    AUTO,
+    facts_from,
+    fill_in,
+    open_steps,
+    told_by,
+    without_auto,
+)
 from fedcanon.runs.training import resume_with, train_in
 
 CONFIG = "run.toml"
@@ -105,7 +118,7 @@ def serve(config: Config, grid: Grid, folder: Path) -> None:
     network = GridNetwork(
         grid,
         make_compressor(config.compression),
-        vector_sizes(stand_in, make_algorithm(config.algorithm)),
+        vector_sizes(stand_in, make_algorithm(without_auto(config.algorithm))),
         lifetime=2 * config.deployment.deadline,
     )
     run = RunFolder(folder)
@@ -113,8 +126,13 @@ def serve(config: Config, grid: Grid, folder: Path) -> None:
         if (folder / "config.toml").is_file():  # killed before there was anything to resume
             shutil.rmtree(folder)
         present = network.wait_for(range(config.clients.count), _print_missing)
-        samples = [present[client].samples for client in range(config.clients.count)]
-        federation = _federation(config, stand_in, network, samples)
+        clients = [present[client] for client in range(config.clients.count)]
+        federation = _federation(
+            _with_steps(config, clients, stand_in.layout),
+            stand_in,
+            network,
+            [client.samples for client in clients],
+        )
         train_in(folder, config, federation, [_Log()])
         return
     _require_same(run.config, config)
@@ -136,6 +154,7 @@ def _require_same(before: Config, now: Config) -> None:
     for name in (*fixed, "loss", "compression"):
         old, new = getattr(before, name), getattr(now, name)
         if isinstance(new, dict):  # the old table also contains the values of defaults
+            new = {key: value for key, value in new.items() if value != AUTO}
             old = {key: old.get(key) for key in new}
         if old != new:
             raise FedcanonError(
@@ -146,15 +165,36 @@ def _require_same(before: Config, now: Config) -> None:
 
 def _check(config: Config) -> None:
     check_names(config)
-    if open_steps(config.algorithm):
-        raise FedcanonError(
-            'a server without data cannot compute a step size that is "auto": use the number that '
-            "'fedcanon check' or a simulation prints."
-        )
+    algorithm = make_algorithm(without_auto(config.algorithm))
+    server = algorithm.server_init(torch.zeros(2), CountedProx(Zero()))
+    steps = open_steps(config.algorithm)
+    if not sends_steps(algorithm, server) or steps - {"alpha", "beta", "gain", "accelerated"}:
+        for key in sorted(steps):
+            raise FedcanonError(
+                f"algorithm.{key} cannot be automatic in a deployment, where clients must know it "
+                "from the start: use the number that 'fedcanon check' or a simulation prints."
+            )
     if config.device != "cpu":
         raise FedcanonError('deployments train on processors: use device = "cpu".')
     if not config.deployment.shape or config.deployment.classes is None:
         raise FedcanonError(f"set deployment.shape and deployment.classes in {CONFIG}.")
+
+
+def _with_steps(config: Config, clients: Sequence[Presence], layout: Layout) -> Config:
+    """Return the configuration with the steps that follow from what the clients have told."""
+    if not open_steps(config.algorithm):
+        return config
+    counts = {len(client.told) for client in clients}
+    if len(counts) != 1 or 0 in counts:
+        raise FedcanonError(
+            "clients have told different things about step sizes: give all the same app/run.toml."
+        )
+    by_samples = config.clients.weights == "samples"
+    weights = [float(client.samples) if by_samples else 1.0 for client in clients]
+    facts = facts_from([client.told for client in clients], weights)
+    rho = make_penalty(config.penalty, layout).rho
+    table = fill_in(config.algorithm, replace(facts, rho=rho))
+    return config.model_copy(update={"algorithm": table})
 
 
 def _placeholder(config: Config) -> Dataset:
@@ -190,15 +230,20 @@ def _participant(folder: Path, load: Load, context: Context) -> Participant:
         raise FedcanonError("start the SuperNode with --node-config 'client=0 state=\"folder\"'.")
     dataset = _checked(config, load(client, node), client)
     problem = problem_on(config, dataset, [torch.arange(len(dataset.train))])
+    table = without_auto(config.algorithm)  # the server's messages have the steps
+    rules = make_rules(config.model_copy(update={"algorithm": table}), problem.layout)
+    objective, rng = problem.clients[0], generator(config.seed, Purpose.SMOOTHNESS, client)
+    told = partial(told_by, objective, problem.start, rules.batch_size, rng)
     kept = node.get("state")
     states = None if kept is None else Path(str(kept))
     return Participant(
         client,
-        make_rules(config, problem.layout),
-        problem.clients[0],
+        rules,
+        objective,
         problem.test if len(dataset.test) else no_test,
         len(dataset.test),
         None if states is None else partial(Ledger.on_disk, states, client),
+        told if open_steps(config.algorithm) else tuple,
         None if states is None else own_secret(states),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Container
 from dataclasses import fields, replace
 from typing import Any
@@ -15,6 +16,7 @@ from fedcanon.algorithms import State
 from fedcanon.compression import Compressor, Encoded, Lossless
 from fedcanon.deployment.protocol import LosslessVector, Message, Presence, Reply
 from fedcanon.errors import FedcanonError
+from fedcanon.objectives.warm_up import TRIED
 
 LIMIT = 2**40
 """Numbers of clients, rounds, samples, … that are not below this are refused."""
@@ -108,7 +110,8 @@ def _content(
 
 def presence_to_records(client: int, presence: Presence) -> RecordDict:
     """Convert the number of a client and its presence to Flower's records."""
-    return RecordDict({"presence": ConfigRecord({"client": client, **vars(presence)})})
+    numbers = {**vars(presence), "told": list(presence.told)}
+    return RecordDict({"presence": ConfigRecord({"client": client, **numbers})})
 
 
 def to_presence(records: RecordDict) -> tuple[int, Presence]:
@@ -121,6 +124,9 @@ def to_presence(records: RecordDict) -> tuple[int, Presence]:
         found = records.config_records["presence"]
         client, samples, held_out = (int(str(found[k])) for k in ("client", "samples", "held_out"))
         _check_numbers(client, samples - 1, held_out)
-    except (KeyError, ValueError) as error:
+        told = tuple(map(float, found["told"]))  # type: ignore[arg-type]  # a list, or a TypeError
+        if len(told) > len(TRIED) or not all(0 <= number < math.inf for number in told):
+            raise ValueError("the numbers for step sizes must be finite and not negative.")
+    except (KeyError, TypeError, ValueError) as error:
         raise FedcanonError(f"malformed: {type(error).__name__}: {error}") from error
-    return client, Presence(samples, held_out)
+    return client, Presence(samples, held_out, told)

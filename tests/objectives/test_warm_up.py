@@ -1,0 +1,75 @@
+"""The step size that short trials on the clients find."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from fedcanon import FedcanonError, FlatModule, Problem
+from fedcanon.objectives import ModuleClients
+from fedcanon.objectives.warm_up import STEPS, TRIED, best_step, trial_losses
+from tests.problems import quadratics
+
+
+def network(*layers, inputs=None) -> Problem:
+    torch.manual_seed(0)
+    flat = FlatModule(nn.Sequential(*layers))
+    inputs = torch.randn(60, 5) if inputs is None else inputs
+    targets = (inputs[:, 0] > 0).long()
+    clients = ModuleClients(flat, nn.CrossEntropyLoss(), inputs, targets, [20, 40])
+    return Problem(clients, flat.vector)
+
+
+def step_for(problem):
+    rng = np.random.default_rng(0)
+    losses = [trial_losses(client, problem.start, None, rng) for client in problem.clients]
+    return best_step(losses, problem.weights)
+
+
+@pytest.mark.parametrize("scale", [1.0, 10.0])
+def test_it_finds_the_best_step_on_quadratics(scale):
+    problem = quadratics()
+    means = np.zeros(len(TRIED))
+    for client in problem.clients:
+        client.A.mul_(scale)
+        A, b = client.A.numpy(), client.b.numpy()
+        at_start = problem.start.numpy() - b
+        for position, step in enumerate(TRIED):
+            moved = np.linalg.matrix_power(np.eye(len(A)) - step * A, STEPS) @ at_start
+            means[position] += min(moved @ A @ moved / 2, at_start @ A @ at_start)
+    assert step_for(problem) == TRIED[means.argmin() - 1]
+
+
+def test_the_result_is_reproducible_and_the_problem_is_unchanged():
+    problem = network(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.Dropout(), nn.Linear(8, 2))
+    found = list[list[float]]()
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        before = torch.random.get_rng_state()
+        rng = np.random.default_rng(0)
+        found.append(trial_losses(problem.clients[1], problem.start, 16, rng))
+        assert torch.equal(torch.random.get_rng_state(), before)
+        assert torch.equal(problem.buffers, problem.start_buffers)
+    assert found[0] == found[1]
+    assert len(set(found[0])) == len(TRIED)
+
+
+def test_clients_that_are_content_with_any_step_have_no_say():
+    careful = [2.0, 1.0, 0.5, *[4.0] * (len(TRIED) - 3)]
+    content = np.linspace(0.02, 0.01, len(TRIED)).tolist()
+    assert best_step([careful, *[content] * 9], [1.0] * 10) == TRIED[1]
+
+
+def test_a_loss_that_is_no_number_counts_as_twice_that_at_the_start():
+    problem = network(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 2), inputs=1e4 * torch.randn(60, 5))
+    client, rng = problem.clients[0], np.random.default_rng(0)
+    losses = trial_losses(client, problem.start, 8, rng)
+    assert max(losses) == 2 * client.value(problem.start)
+
+
+def test_if_the_smallest_step_is_too_large_the_user_is_told():
+    problem = quadratics()
+    for client in problem.clients:
+        client.A.mul_(1e4)
+    with pytest.raises(FedcanonError, match="are too large for this network: scale the inputs"):
+        step_for(problem)
