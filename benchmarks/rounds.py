@@ -33,7 +33,9 @@ def main() -> None:
     parser.add_argument(
         "--rounds", type=int, default=convex.CAP, help="convex: at most so many of other methods"
     )
-    parser.add_argument("--full", action="store_true", help="networks: all samples, 200 rounds")
+    parser.add_argument(
+        "--size", choices=networks.SIZES, default="medium", help="networks: how much"
+    )
     parser.add_argument("--work", type=Path, default=FOLDER.parent / "runs" / "rounds")
     parser.add_argument("--results", type=Path, default=FOLDER / "results")
     parser.add_argument("--smoke", action="store_true", help="the least of it")
@@ -42,7 +44,7 @@ def main() -> None:
         options.first, options.rounds = 1, 20
     journal = Journal(options.work / f"{options.part}.jsonl")
     path = options.results / f"rounds-{options.part}"
-    size = networks.SMOKE if options.smoke else networks.FULL if options.full else networks.Size()
+    size = networks.SMOKE if options.smoke else networks.SIZES[options.size]
     columns = (MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
     with one_thread(), Progress(*columns) as progress:
         if options.part == "convex":

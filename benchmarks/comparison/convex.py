@@ -24,6 +24,8 @@ from fedcanon.algorithms import ALGORITHMS
 from fedcanon.runs.named import make_algorithm
 from fedcanon.runs.steps import fill_in, find_facts
 
+OPEN: Table = {"name": "fedcanon+"}
+"""An algorithm whose steps are open."""
 Found = dict[str, dict[str, Outcome]]
 """What was found, by case and method: "auto", and "best" of the grid, None without one."""
 
@@ -37,7 +39,7 @@ class Contest:
 
     def __init__(self, name: str, case: Case, rounds: int, journal: Journal) -> None:
         self._name, self._case, self._rounds, self._journal = name, case, rounds, journal
-        facts = find_facts(case.problem, None, CAP, seed=0)
+        facts = find_facts(case.problem, OPEN, None, seed=0)
         self.facts = replace(facts, rho=case.penalty.rho)
 
     def run(
@@ -74,7 +76,7 @@ class Contest:
                 continue
             cap = CAP if ours else self._rounds
             auto = self.run(table, cap, patient=ours)
-            tuned = grid and (scope == "grids" or ours)
+            tuned = grid and (scope == "grids" or (ours and scope == "auto"))
             yield label, auto, self._best(table, grid(self.facts), auto, cap) if tuned else None
 
     def _allows(self, table: Table) -> bool:

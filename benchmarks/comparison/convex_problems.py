@@ -41,7 +41,7 @@ class Case:
         penalty: The regulariser h.
         participants: How many clients take part in a round; None is all.
         scope: "grids": every method at "auto" and with its grid; "auto": every method at "auto", a
-            grid for FedCanon+ only; "few": FedCanon+ and newton only.
+            grid for FedCanon+ only; "few": FedCanon+ and newton only, at "auto".
     """
 
     data: Data

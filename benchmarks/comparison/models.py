@@ -22,12 +22,12 @@ def deep(shape: tuple[int, ...], classes: int) -> nn.Module:
 
 
 def small_cnn(shape: tuple[int, ...], classes: int) -> nn.Module:
-    """Two 5×5 convolutions of stride 2 (8 and 16 channels) and a linear layer, for 28×28 pixels."""
+    """Two 5×5 convolutions of stride 2 (6 and 12 channels) and a linear layer, for 28×28 pixels."""
     return nn.Sequential(
-        nn.Conv2d(shape[0], 8, 5, stride=2),
+        nn.Conv2d(shape[0], 6, 5, stride=2),
         nn.ReLU(),
-        nn.Conv2d(8, 16, 5, stride=2),
+        nn.Conv2d(6, 12, 5, stride=2),
         nn.ReLU(),
         nn.Flatten(),
-        nn.Linear(16 * 4 * 4, classes),
+        nn.Linear(12 * 4 * 4, classes),
     )

@@ -43,15 +43,11 @@ METHODS: dict[str, Table] = {
     "SCAFFOLD": {"name": "scaffold", "gain": "off"},
     "SCAFFOLD, damped": {"name": "scaffold"},
     "FedCanon": {"name": "fedcanon", **FOLLOWING},
-    "FedCanon+, undamped": {
-        "name": "fedcanon+",
-        **FOLLOWING,
-        "gain": "off",
-        "accelerated": False,
-    },
-    "FedCanon+": {"name": "fedcanon+", **FOLLOWING, "accelerated": False},
+    "FedCanon+, undamped": {"name": "fedcanon+", **FOLLOWING, "gain": "off", "accelerated": False},
+    "FedCanon+, not accelerated": {"name": "fedcanon+", **FOLLOWING, "accelerated": False},
+    "FedCanon+": {"name": "fedcanon+", **FOLLOWING},
 }
-"""What is compared: β is tuned; a gain that is not given is automatic."""
+"""What is compared: β is tuned; gain and acceleration are automatic where they are not given."""
 AUTO = "FedCanon+, auto"
 PARTS = (0.5, 1.0)
 SHAPES = ("constant", "cosine")
@@ -64,6 +60,8 @@ class Size:
     """How large the comparison is."""
 
     samples: int | None = 20_000
+    tests: int | None = None
+    batch_size: int = 64
     rounds: int = 40
     every: int = 4
     seeds: int = 3
@@ -73,15 +71,20 @@ class Size:
     methods: Sequence[str] = tuple(METHODS)
 
     def dataset(self) -> Dataset:
-        """Return the data, with a random part of the training samples."""
+        """Return the data, or a random part of them."""
         data = DATASETS[self.data]()
-        return replace(data, train=_some(data.train, self.samples))
+        some = {"train": _some(data.train, self.samples), "test": _some(data.test, self.tests)}
+        return replace(data, **some)
 
     def cells(self) -> list[tuple[str, str]]:
         return list(product(self.models, self.partitions))
 
 
-FULL = Size(samples=None, rounds=200)
+SIZES = {
+    "quick": Size(samples=10_000, tests=5_000, batch_size=32, rounds=20),
+    "medium": Size(),
+    "full": Size(samples=None, rounds=200),
+}
 SMOKE = Size(
     samples=500,
     rounds=2,
@@ -129,7 +132,7 @@ class Cell:
             {
                 "seed": seed,
                 "rounds": size.rounds,
-                "batch_size": 64,
+                "batch_size": size.batch_size,
                 "data": {"name": size.data, "partition": self._partition},
                 "clients": {"count": 10, "weights": "samples"},
                 "model": MODELS[self._model],
@@ -146,22 +149,25 @@ class Cell:
 
     def facts(self, seed: int) -> Facts:
         """What trials on the clients say of step sizes, by the library's own rule."""
-        key = {"cell": [self._model, self._partition], "facts of": seed, "data": self._size.data}
         found = self._journal.outcome(
-            {**key, "rounds": self._size.rounds},
+            {"facts of": self._key(seed)},
             lambda: {"L": facts_of(self.config(seed), self.problem(seed)).L},
         )
-        return Facts(found["L"], tried=True, rounds=self._size.rounds)
+        return Facts(found["L"], tried=True)
 
     def run(self, table: Table, seed: int, *, automatic: bool = False) -> Outcome:
         """Train with the steps of a table, in which nothing is open any more."""
-        config = self.config(seed)
-        key = {"cell": [self._model, self._partition], "seed": seed, "algorithm": table}
-        size = {"data": config.data.name, "samples": self._size.samples, "rounds": config.rounds}
+        config = self.config(seed).model_copy(update={"algorithm": table})
         return self._journal.outcome(
-            {**key, **size, "automatic": automatic},
-            lambda: self._train(config.model_copy(update={"algorithm": table}), automatic),
+            {**self._key(seed), "algorithm": table, "automatic": automatic},
+            lambda: self._train(config, automatic),
         )
+
+    def _key(self, seed: int) -> Table:
+        """What tells the runs of this cell and size from others."""
+        size = self._size
+        numbers = [size.samples, size.tests, size.batch_size, size.rounds, size.every]
+        return {"cell": [size.data, self._model, self._partition], "size": numbers, "seed": seed}
 
     def _train(self, config: Config, automatic: bool) -> Outcome:
         federation = assemble(config, self.problem(config.seed))

@@ -19,6 +19,7 @@ NINE = 9
 COLOURS = {
     OWN: "#3b5bdb",
     AUTO: "#74c0fc",
+    "FedCanon+, not accelerated": "#0c8599",
     "FedCanon+, undamped": "#c2255c",
     "FedAvg": "#2b8a3e",
     "FedAvg-M": "#f08c00",
@@ -57,11 +58,12 @@ def introduction(size: Size) -> str:
     samples = "all" if size.samples is None else f"{size.samples:,}"
     return f"""\
 {size.data}, {samples} training samples over 10 clients weighted by their samples, K = {K} local
-steps of batch 64, no penalty. Every method has {len(TRIALS)} trials on the first seed: β is
-automatic or half of that, constant or falling to 5 % along a cosine, α = βK. The best one is run on
-all seeds. A run's accuracy is the mean of its last {LAST} measurements, {size.every} rounds apart.
-A run that diverges counts as 0. FedCanon, FedCanon+ and "SCAFFOLD, damped" have the automatic gain;
-"{AUTO}" has no trial and chooses nothing.
+steps of batch {size.batch_size}, {size.rounds} rounds, no penalty. Every method has {len(TRIALS)}
+trials on the first seed: β is automatic or half of that, constant or falling to 5 % along a cosine,
+α = βK. The best one is run on all seeds. A run's accuracy is the mean of its last {LAST}
+measurements, {size.every} rounds apart. A run that diverges counts as 0. FedCanon, FedCanon+ and
+"SCAFFOLD, damped" have the automatic gain, FedCanon+ is accelerated; "{AUTO}" has no trial and
+chooses nothing.
 """
 
 
@@ -89,7 +91,7 @@ def _rounds(own: dict[str, Outcome], label: str) -> str:
 
 def targets(found: Found) -> list[Target]:
     """Return what should hold, with the numbers."""
-    rivals = [label for label in METHODS if label != OWN]
+    rivals = [label for label in METHODS if not label.startswith(OWN)]
     gaps = {}
     for name, own in found.items():
         best = max((label for label in rivals if label in own), key=lambda k: accuracy(own[k]))
