@@ -1,11 +1,18 @@
 """Configurations: defaults, settings, and one clear sentence for every mistake."""
 
+from dataclasses import asdict
+
+import numpy as np
 import pytest
 
 from fedcanon import Config, FedCanon, FedcanonError, build, load_config
-from fedcanon.algorithms import Cosine, FedCanonPlus, InverseTime, StepDecay
+from fedcanon.algorithms import ALGORITHMS, Cosine, FedCanonPlus, InverseTime, StepDecay
+from fedcanon.objectives.warm_up import TRIED
 from fedcanon.penalties import L1, MCP, GroupLasso, PerLayer, Sum
+from fedcanon.runs import steps
+from fedcanon.runs.config import make_config
 from fedcanon.runs.named import make_algorithm, make_penalty
+from fedcanon.runs.steps import open_steps
 
 
 @pytest.fixture
@@ -22,7 +29,8 @@ def test_without_settings_it_is_the_default_run():
     config = load_config()
     assert config.data.name == "digits"
     assert config.clients.count == 10
-    assert make_algorithm(config.algorithm) == FedCanonPlus(alpha=1.0, beta=0.1, local_steps=10)
+    assert make_algorithm(config.algorithm) == FedCanonPlus(local_steps=10)
+    assert open_steps(config.algorithm) == {"alpha", "beta", "gain", "accelerated"}
 
 
 def test_a_file_and_settings_on_top(write):
@@ -39,9 +47,9 @@ def test_a_name_means_the_methods_own_defaults():
 
 
 def test_configurations_do_not_share_their_defaults():
-    load_config().algorithm["beta"] = 99
+    load_config().algorithm["local_steps"] = 99
     Config().penalty["kappa"] = 99
-    assert load_config().algorithm["beta"] == 0.1
+    assert load_config().algorithm["local_steps"] == 10
     assert load_config().penalty["kappa"] == 1.5e-3
 
 
@@ -79,17 +87,54 @@ def test_the_heuristic_follows_a_scheduled_beta():
     )
     algorithm = make_algorithm(config.algorithm)
     for t in (0, 20):
-        sent = algorithm.broadcast({"z": 0, "b": 0}, t, None)
+        sent = algorithm.broadcast({"z": 0, "b": 0, "server_step": 1.0}, t, None)
         assert sent["alpha"] == pytest.approx(10 * 0.1 / (1 + t / 20))
 
 
-def test_auto_steps_come_from_the_smoothness():
-    settings = ["algorithm.alpha=auto", "algorithm.beta=auto", "data.name=breast_cancer"]
-    settings += ["model.name=logistic", "penalty.name=l1", "precision=float64"]
-    algorithm = build(load_config(settings=settings)).algorithm
-    assert algorithm.alpha == pytest.approx(algorithm.beta * 10)
-    steep = build(load_config(settings=[*settings, "penalty={name='mcp', kappa=1e6}"])).algorithm
-    assert steep.alpha == pytest.approx(0.5 * 3 / 1e6)
+LINEAR = ["data.name=breast_cancer", "model.name=logistic", "precision=float64"]
+LINEAR += ["penalty.name=l1", "batch_size=full"]
+
+
+def test_steps_of_a_linear_model_come_from_the_largest_curvature():
+    federation = build(load_config(settings=LINEAR))
+    X = [client._x for client in federation.problem.clients]
+    ones = [np.column_stack([x, np.ones(len(x))]) for x in X]
+    L = max(np.linalg.eigvalsh(x.T @ x / (4 * len(x)))[-1] for x in ones)
+    algorithm = federation.algorithm
+    assert algorithm.beta == pytest.approx(0.25 / L, rel=1e-2)
+    assert algorithm.accelerated
+    assert algorithm.gain == "off"
+    steep = build(load_config(settings=[*LINEAR, "penalty={name='mcp', kappa=1e6}"])).algorithm
+    assert steep.alpha == pytest.approx(0.9 * 3 / 1e6)
+
+
+def test_steps_of_a_network_come_from_trials():
+    algorithm = build(load_config()).algorithm
+    assert algorithm.beta in TRIED
+    assert algorithm.alpha is None  # βK
+    assert algorithm.gain == pytest.approx(0.25 * 10 * algorithm.beta)
+    assert algorithm.accelerated
+    steep = build(load_config(settings=["penalty={name='mcp', kappa=10.0}"])).algorithm
+    assert steep.alpha == pytest.approx(0.5 * 3 / 10)
+
+
+def test_a_given_local_step_needs_no_trials(monkeypatch):
+    monkeypatch.setattr(steps, "trial_losses", None)
+    beta = {"schedule": "cosine", "start": 0.2, "rounds": 50}
+    algorithm = build(make_config(None, {"algorithm": {"beta": beta}})).algorithm
+    assert algorithm.alpha is None
+    assert algorithm.gain == pytest.approx(0.25 * 10 * 0.2)
+    steep = {"algorithm": {"beta": beta}, "penalty": {"name": "mcp", "kappa": 10.0}}
+    assert build(make_config(None, steep)).algorithm.alpha == Cosine(0.15, 50)
+
+
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+@pytest.mark.parametrize("kind", ["linear", "network"])
+def test_every_method_has_automatic_steps_and_can_be_built_with_them(name, kind):
+    settings = LINEAR if kind == "linear" else ["penalty.name=l1", "model.name=linear"]
+    table = load_config(settings=[*settings, f"algorithm.name={name}"])
+    algorithm = build(table).algorithm
+    assert not open_steps(asdict(algorithm) | {"name": name})
 
 
 def test_weights_by_samples():
@@ -170,7 +215,7 @@ MISTAKES = {
     'algorithm.beta={schedule="cosine", start=1.0, round=9}': "key 'algorithm.beta.round'",
     "algorithm.beta={start=1.0}": "algorithm.beta needs the name of a schedule for beta: one of",
     "compression.fraction=0.01": "compression needs the name of a compressor: one of none, top_k",
-    "algorithm={name='fedavg', local_steps='auto'}": '"auto": only beta can',
+    "algorithm={name='fedavg', local_steps='auto'}": '"auto": only beta',
     'algorithm.beta={schedule="cosine", start=1.0}': "needs a value for 'rounds'",
     "batch_size=0": "batch_size = 0: input should be greater than 0",
     "penalty={name='sum'}": "penalty.terms must be a list of one or more tables, not None",

@@ -10,7 +10,13 @@ from typing import Any, ClassVar, Literal, Protocol, get_args, get_origin, get_t
 import numpy as np
 from torch import Tensor
 
-from fedcanon.algorithms.schedules import Gain, Schedule, require_local_steps, require_step
+from fedcanon.algorithms.schedules import (
+    Gain,
+    Schedule,
+    require_local_steps,
+    require_step,
+    started_at,
+)
 from fedcanon.compression import Encoded
 from fedcanon.errors import FedcanonError
 from fedcanon.penalties import Penalty
@@ -288,7 +294,7 @@ def scaled(algorithm: Algorithm, factor: float) -> Algorithm:
 
     def times(step: Any) -> Any:
         if isinstance(step, Schedule):
-            return replace(step, start=factor * step.start)  # type: ignore[type-var]
+            return started_at(step, factor * step.start)
         return factor * step if isinstance(step, float | int) else step
 
     steps = {name: getattr(algorithm, name, None) for name in ("alpha", "beta", "gain")}

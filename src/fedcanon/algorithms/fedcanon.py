@@ -14,11 +14,13 @@ from fedcanon.algorithms.base import Facts, Prox, State, StepRules, Work, automa
 from fedcanon.algorithms.capabilities import Diagnosed, Recalling, Relayed
 from fedcanon.algorithms.schedules import (
     Gain,
+    Schedule,
     Step,
     damping,
     largest,
     require_gain,
     server_and_local_step,
+    started_at,
     step_at,
 )
 
@@ -29,7 +31,7 @@ class _Canon(Diagnosed):
 
     ``alpha = None`` is the paper's heuristic α = βK. With a ``gain``, local steps use only a part
     of the correction, λ = min(1, gain/(βK)); "off" is λ = 1. A smaller λ permits larger steps on
-    networks, and as β falls λ returns to 1.
+    networks, at the price of some of the drift of FedAvg. As β falls, λ returns to 1.
     """
 
     alpha: Step | None = None
@@ -55,8 +57,15 @@ class _Canon(Diagnosed):
     def theory(self, facts: Facts) -> StepRules:
         rules = super().theory(facts)
         total = self.local_steps * step_at(self.beta, 0)
-        steps = {"alpha": safe_step(facts, total), "gain": automatic_gain(facts, total)}
+        steps = {"alpha": self._safe_alpha(facts, total), "gain": automatic_gain(facts, total)}
         return replace(rules, automatic={**rules.automatic, **steps})
+
+    def _safe_alpha(self, facts: Facts, total: float) -> Step | None:
+        """Return None for α = βK, or a smaller α that falls like β if the prox needs it."""
+        limit = safe_step(facts, total)
+        if limit == total:
+            return None
+        return started_at(self.beta, limit) if isinstance(self.beta, Schedule) else limit
 
     def prox_step(self, rounds: int) -> float:
         if self.alpha is None:
@@ -246,7 +255,9 @@ class FedCanonPlus(_Canon, Relayed, Recalling):
         """Return L̂, which forgets a tenth of itself each time that a client is visited."""
         distance = server["server_step"] * float(server["b"].norm())
         remembered = (1 - 0.1 * share) * server["curvature"]
-        return max(remembered, float((v - server["v"]).norm()) / distance) if distance else 0.0
+        if not distance:
+            return float(remembered)
+        return max(remembered, float((v - server["v"]).norm()) / distance)
 
     def _extrapolated(self, server: State, w: Tensor) -> tuple[Tensor, float]:
         """Return z⁺ and θ⁺."""
@@ -263,7 +274,8 @@ class FedCanonPlus(_Canon, Relayed, Recalling):
             steps["beta"] = 0.25 / facts.L
             if self.accelerated:  # then α is only a limit
                 steps["alpha"] = 0.9 / facts.rho if facts.rho else 1e4 / facts.L
-        return replace(rules, automatic={**rules.automatic, **steps})
+        limits = {"β ≤ 2/L: stable local steps": 2 / facts.L}  # long paths are no harm: b corrects
+        return StepRules({**rules.automatic, **steps}, limits)
 
     def model(self, server: State) -> Tensor:
         model: Tensor = server["w" if self.accelerated else "z"]

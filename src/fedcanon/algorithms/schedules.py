@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from fedcanon.errors import FedcanonError
@@ -21,6 +21,11 @@ class Schedule(ABC):
 
     def __post_init__(self) -> None:
         require_step("a schedule's start", self.start)
+
+
+def started_at(schedule: Schedule, start: float) -> Schedule:
+    """Return a schedule of the same shape with another first value."""
+    return replace(schedule, start=start)  # type: ignore[type-var]  # schedules are dataclasses
 
 
 Step = float | Schedule

@@ -120,7 +120,7 @@ def conditions_on(
         reason = f"{'α' if by_alpha else PROX_STEP} < 1/ρ: a single-valued prox"
         setting = "alpha" if by_alpha else PROX_STEP
         found.append(Condition(reason, setting, prox_step, domain, True, True))
-        if by_alpha:
+        if by_alpha and not getattr(algorithm, "accelerated", False):  # then α is only a limit
             found.append(Condition("α ≤ 1/L: exact steps descend", "alpha", prox_step, 1 / L))
     if beta:
         limits = algorithm.theory(Facts(L, rho)).beta_limits

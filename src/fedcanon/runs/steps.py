@@ -108,7 +108,7 @@ def facts_from(told: Sequence[Sequence[float]], weights: Sequence[float]) -> Fac
 
 def without_auto(table: Table) -> Table:
     """Return an ``[algorithm]`` table without the parameters that are "auto"."""
-    return {key: value for key, value in table.items() if value != AUTO}
+    return {key: value for key, value in table.items() if value != AUTO or key == "name"}
 
 
 def open_steps(table: Table) -> set[str]:
