@@ -96,7 +96,10 @@ def targets(found: Found, rounds: int) -> list[Target]:
         _reached("FedCanon+", auto, CAP),
         _reached("newton", _only(found, "newton"), MOST["newton"]),
         *(_near(found, auto, k) for k in range(len(TOLERANCES))),
-        *(_fewer(auto, other(FISTA), k, FISTA) for k in range(len(TOLERANCES))),
+        *(
+            _fewer(auto, other(FISTA), k, f"{FISTA} with all clients")
+            for k in range(len(TOLERANCES))
+        ),
         *(_fewer(auto, other(ONE_STEP), k, ONE_STEP) for k in range(len(TOLERANCES))),
     ]
 
