@@ -12,8 +12,7 @@ X, y = load_breast_cancer(return_X_y=True, as_frame=True)
 rng = np.random.default_rng(0)
 hospitals = rng.choice(["north", "south", "east", "west"], size=len(y), p=[0.5, 0.3, 0.15, 0.05])
 
-classifier = FederatedClassifier(penalty="l1", alpha=12.0, beta=0.3, local_steps=40)
-pipeline = make_pipeline(StandardScaler(), classifier)
+pipeline = make_pipeline(StandardScaler(), FederatedClassifier(penalty="l1"))
 search = GridSearchCV(pipeline, {"federatedclassifier__kappa": [0.3, 0.1, 0.05]}, cv=3)
 search.fit(X, y, federatedclassifier__groups=hospitals)
 

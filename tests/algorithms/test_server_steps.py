@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from fedcanon import FedcanonError, Federation, Problem, Quadratic, fit
-from fedcanon.algorithms import FedAdam, FedAvg, FedExP, FedProx, FedYogi
+from fedcanon.algorithms import Facts, FedAdam, FedAvg, FedExP, FedProx, FedYogi
 from fedcanon.penalties import L1, Zero
 from fedcanon.runs.named import make_algorithm
 from fedcanon.runs.steps import fill_in
@@ -219,11 +219,11 @@ def test_every_record_has_the_server_step_of_fedexp():
 
 @pytest.mark.parametrize("name", ["fedavg", "fedadam", "fedyogi", "fedexp"])
 def test_only_the_local_step_can_be_automatic(name):
-    table = fill_in({"name": name, "beta": "auto", "local_steps": 5}, L=4.0, rho=0.0)
+    table = fill_in({"name": name, "beta": "auto", "local_steps": 5}, Facts(4.0))
     assert make_algorithm(table).beta == pytest.approx(1 / 20)
     if name != "fedexp":
         with pytest.raises(FedcanonError, match='server_step cannot be "auto": only beta can'):
-            fill_in({"name": name, "server_step": "auto"}, L=4.0, rho=0.0)
+            fill_in({"name": name, "server_step": "auto"}, Facts(4.0))
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,8 @@ def upload(secret):
     problem = quadratics(clients=1, d=50)
     rules = Rules(FedCanonPlus(0.5, 0.1, 2), L1(0.1), compressor=RandomK(0.1))
     start = problem.start
-    content = {"z": start, "c": 0 * start, "v": 0 * start, "beta": 0.1, "buffers": torch.empty(0)}
+    content = {"z": start, "c": 0 * start, "v": 0 * start, "beta": 0.1, "damping": 1.0}
+    content["buffers"] = torch.empty(0)
     message = Message("id", 0, "train", "run", 1, 0, packed(content))
     reply = Participant(0, rules, problem.clients[0], secret=secret).answer(message)
     assert reply.kind == "update", reply.reason

@@ -192,11 +192,11 @@ class FedCanonPlus(_Canon, Relayed, Recalling):
 
     If ``accelerated``, the server takes Nesterov steps. w is the prox point, which is the model,
     and z what clients receive. θ, the length of the memory, returns to 1 where step and momentum
-    disagree. The server's step is 1/L̂ with L̂ = ‖v̄ − v̄_prev‖/‖z − z_prev‖, the largest of about
-    the last ten visits of a client; α is its upper limit. Clients and messages are the same, and so
-    are the fixed points (z = w).
+    disagree. L̂ is the largest ‖v̄ − v̄_prev‖/‖z − z_prev‖ of about the last ten visits of a client,
+    q = 1 − 0.3|S|/N, and α is the upper limit of the step. Clients and messages are the same, and
+    so are the fixed points (z = w).
 
-        server:  a = min(α, 1/L̂);  w⁺ = prox_{ah}(z − a v̄);  θ ← 1 if ⟨z − w⁺, w⁺ − w⟩ > 0
+        server:  a = min(α, q/L̂);  w⁺ = prox_{ah}(z − a v̄);  θ ← 1 if ⟨z − w⁺, w⁺ − w⟩ > 0
                  θ⁺ = (1 + √(1 + 4θ²))/2;  z⁺ = w⁺ + ((θ − 1)/θ⁺)(w⁺ − w);  b = (z − z⁺)/a
     """
 
@@ -243,7 +243,10 @@ class FedCanonPlus(_Canon, Relayed, Recalling):
         v, step, memory = server["e"] + mean["u"], sent["alpha"], State()
         if self.accelerated:
             curvature = self._curvature(server, v, share)
-            step = min(step, 1 / curvature if curvature else sent["beta"] * self.local_steps)
+            # L̂ is too small where the last move had little curvature, hence 0.7; with few clients
+            # in a round it is too large, because it also contains how they differ.
+            total, part = sent["beta"] * self.local_steps, 1 - 0.3 * share
+            step = min(step, part / curvature if curvature else total)
         z = w = prox(server["z"] - step * v, step)
         if self.accelerated:
             z, theta = self._extrapolated(server, w)
@@ -254,10 +257,9 @@ class FedCanonPlus(_Canon, Relayed, Recalling):
     def _curvature(self, server: State, v: Tensor, share: float) -> float:
         """Return L̂, which forgets a tenth of itself each time that a client is visited."""
         distance = server["server_step"] * float(server["b"].norm())
-        remembered = (1 - 0.1 * share) * server["curvature"]
-        if not distance:
-            return float(remembered)
-        return max(remembered, float((v - server["v"]).norm()) / distance)
+        remembered: float = (1 - 0.1 * share) * server["curvature"]
+        measured = float((v - server["v"]).norm()) / distance if distance else 0.0
+        return max(remembered, measured)
 
     def _extrapolated(self, server: State, w: Tensor) -> tuple[Tensor, float]:
         """Return z⁺ and θ⁺."""

@@ -55,8 +55,7 @@ def train(
     config = make_config(config, settings)
     federation = build(config, dataset)
     if folder is None:
-        automatic = bool(open_steps(config.algorithm))
-        return fit_as(config, federation, observers=observers, may_slow_down=automatic)
+        return fit_as(config, federation, observers=observers)
     return train_in(Path(folder), config, federation, observers)
 
 
@@ -170,9 +169,14 @@ def fit_as(
     records: Sequence[Record] = (),
     observers: Sequence[Observer] = (),
     *,
-    may_slow_down: bool = False,
+    may_slow_down: bool | None = None,
 ) -> Result:
-    """Train a federation with the rounds, measures and tolerances of a configuration."""
+    """Train a federation with the rounds, measures and tolerances of a configuration.
+
+    By default a run that diverges goes on with smaller steps if some of its steps are automatic.
+    """
+    if may_slow_down is None:
+        may_slow_down = bool(open_steps(config.algorithm))
     return fit(
         federation,
         config.rounds,
