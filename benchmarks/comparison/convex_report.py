@@ -38,12 +38,13 @@ def report(found: Found, rounds: int, path: Path) -> str:
 def introduction(rounds: int) -> str:
     return f"""\
 Rounds until ‖G‖ is at most 1e-3, 1e-6 and 1e-9, from 0, with exact gradients, K = {K} local steps
-and clients weighted by their samples; – is not reached. N = 10 clients and all of them in every
-round, where a name does not say otherwise. A cell has the rounds with automatic steps and, after a
-slash, those of the best of nine other points, where they were tried; every tolerance may have its
-own best point. FedCanon+, newton and FISTA may take {CAP:,} rounds, other runs {rounds:,}; those of
-other methods are given up if twice their pace over the last 100 rounds would not bring them to the
-next tolerance. In brackets is the smallest ‖G‖ of runs that did not come to 1e-3.
+and clients weighted by their samples. N = 10 clients and all of them in every round, where a name
+does not say otherwise. A cell has the rounds with automatic steps and, after a slash, those of the
+best of these and nine other points, where they were tried; every tolerance may have its own best
+point. FedCanon+, newton and FISTA may take {CAP:,} rounds, other runs {rounds:,}; those of other
+methods are given up if twice their pace over the last 100 rounds would not bring them to the next
+tolerance. A dash is a tolerance that was not reached, or a prox that does not exist. In brackets is
+the smallest ‖G‖ of runs that did not come to 1e-3.
 
 FISTA takes one exact gradient of f per round from all clients, with the step 1/L of f and adaptive
 restart. "{BEFORE}" is FedCanon+ without acceleration, with α = min(1/L, 1/(2ρ)) and
