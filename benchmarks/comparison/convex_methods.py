@@ -12,6 +12,7 @@ K = 10
 """Local steps of every method that takes some."""
 
 Table = dict[str, Any]
+Grid = Callable[[Facts], list[Table]]
 
 
 def fedcanon_plus(facts: Facts) -> list[Table]:
@@ -37,7 +38,7 @@ def fedcanon(facts: Facts) -> list[Table]:
     ]
 
 
-def with_beta(parts: tuple[float, ...], name: str, values: tuple[Any, ...]) -> Callable:
+def with_beta(parts: tuple[float, ...], name: str, values: tuple[Any, ...]) -> Grid:
     """Return a grid of β = part/L and of the method's own parameter."""
 
     def grid(facts: Facts) -> list[Table]:
@@ -46,7 +47,7 @@ def with_beta(parts: tuple[float, ...], name: str, values: tuple[Any, ...]) -> C
     return grid
 
 
-def splitting(power: int) -> Callable:
+def splitting(power: int) -> Grid:
     """Return a grid of η = (times/L)^power and of the relaxation, with β by theory."""
 
     def grid(facts: Facts) -> list[Table]:
@@ -64,7 +65,6 @@ def pgd(facts: Facts) -> list[Table]:
     return [{"alpha": times / facts.L} for times in (0.5, 0.7, 1, 1.5, 2, 3, 5, 8, 13)]
 
 
-Grid = Callable[[Facts], list[Table]]
 LOCAL = {"local_steps": K}
 METHODS: dict[str, tuple[Table, Grid | None]] = {
     "newton": ({"name": "newton"}, None),

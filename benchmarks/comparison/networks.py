@@ -49,10 +49,14 @@ METHODS: dict[str, Table] = {
 }
 """What is compared: β is tuned; gain and acceleration are automatic where they are not given."""
 AUTO = "FedCanon+, auto"
-PARTS = (0.5, 1.0)
-SHAPES = ("constant", "cosine")
-TRIALS = tuple(product(PARTS, SHAPES))
-"""The trials of every method: β is automatic or half of that, constant or falling to 5 %."""
+TRIALS = (
+    (0.5, "constant"),
+    (1.0, "constant"),
+    (2.0, "constant"),
+    (4.0, "constant"),
+    (2.0, "cosine"),
+)
+"""The trials of every method: β as a multiple of the automatic one, constant or falling to 5 %."""
 
 
 @dataclass(frozen=True)

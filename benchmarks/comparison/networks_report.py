@@ -59,11 +59,11 @@ def introduction(size: Size) -> str:
     return f"""\
 {size.data}, {samples} training samples over 10 clients weighted by their samples, K = {K} local
 steps of batch {size.batch_size}, {size.rounds} rounds, no penalty. Every method has {len(TRIALS)}
-trials on the first seed: β is automatic or half of that, constant or falling to 5 % along a cosine,
-α = βK. The best one is run on all seeds. A run's accuracy is the mean of its last {LAST}
-measurements, {size.every} rounds apart. A run that diverges counts as 0. FedCanon, FedCanon+ and
-"SCAFFOLD, damped" have the automatic gain, FedCanon+ is accelerated; "{AUTO}" has no trial and
-chooses nothing.
+trials on the first seed: β is ½, 1, 2 or 4 times the automatic one, or falls from twice that to 5 %
+along a cosine; α = βK. The best one is run on all seeds. A run's accuracy is the mean of its last
+{LAST} measurements, {size.every} rounds apart. A run that diverges counts as 0. FedCanon, FedCanon+
+and "SCAFFOLD, damped" have the automatic gain, FedCanon+ is accelerated; "{AUTO}" has no trial
+and chooses nothing.
 """
 
 
