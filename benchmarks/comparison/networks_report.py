@@ -60,10 +60,10 @@ def introduction(size: Size) -> str:
 {size.data}, {samples} training samples over 10 clients weighted by their samples, K = {K} local
 steps of batch {size.batch_size}, {size.rounds} rounds, no penalty. Every method has {len(TRIALS)}
 trials on the first seed: β is ½, 1, 2 or 4 times the automatic one, or falls from twice that to 5 %
-along a cosine; α = βK. The best one is run on all seeds. A run's accuracy is the mean of its last
-{LAST} measurements, {size.every} rounds apart. A run that diverges counts as 0. FedCanon, FedCanon+
-and "SCAFFOLD, damped" have the automatic gain, FedCanon+ is accelerated; "{AUTO}" has no trial
-and chooses nothing.
+along a cosine, for FedAvg-M four times as much; α = βK. The best one is run on all seeds. A run's
+accuracy is the mean of its last {LAST} measurements, {size.every} rounds apart. A run that diverges
+counts as 0. FedCanon, FedCanon+ and "SCAFFOLD, damped" have the automatic gain, FedCanon+ is
+accelerated; "{AUTO}" has no trial and chooses nothing.
 """
 
 
