@@ -11,9 +11,9 @@ ROOT = Path(__file__).parents[1]
 pytestmark = pytest.mark.slow
 
 
-def smoke(name):
+def smoke(name, *arguments):
     """What the short form of a benchmark prints."""
-    command = [sys.executable, f"benchmarks/{name}.py", "--smoke"]
+    command = [sys.executable, f"benchmarks/{name}.py", *arguments, "--smoke"]
     wide = {**os.environ, "COLUMNS": "200"}
     done = subprocess.run(command, cwd=ROOT, env=wide, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -35,6 +35,24 @@ def test_engine():
         assert ratio in printed
 
 
+@pytest.mark.parametrize(
+    ("part", "target"),
+    [("convex", "newton at 1e-9 within 15 rounds on all"), ("networks", "no divergence of")],
+)
+def test_rounds(part, target, tmp_path):
+    arguments = (part, "--work", tmp_path / "work", "--results", tmp_path)
+    printed = smoke("rounds", *arguments)
+    assert target in printed
+    journal = tmp_path / "work" / f"{part}.jsonl"
+    runs = journal.read_text()
+    results = [tmp_path / f"rounds-{part}.{suffix}" for suffix in ("json", "md")]
+    first = [path.read_text() for path in results]
+    assert smoke("rounds", *arguments).splitlines()[-3:] == printed.splitlines()[-3:]
+    assert journal.read_text() == runs  # nothing was run again
+    assert [path.read_text() for path in results] == first
+    assert (tmp_path / f"rounds-{part}.png").stat().st_size > 10_000
+
+
 @pytest.mark.flower
 def test_deployment():
     header, units, second = smoke("deployment").splitlines()[-3:]
@@ -46,4 +64,4 @@ def test_deployment():
 
 def test_none_is_forgotten():
     names = {path.stem for path in (ROOT / "benchmarks").glob("*.py")}
-    assert names == {"prox", "data", "engine", "deployment"}
+    assert names == {"prox", "data", "engine", "deployment", "rounds"}

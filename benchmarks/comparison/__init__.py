@@ -1,0 +1,1 @@
+"""The two comparisons of rounds.py: convex problems and networks."""
