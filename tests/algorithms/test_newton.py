@@ -10,7 +10,7 @@ from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
 from fedcanon import FedcanonError, Federation, Logistic, Problem, fit
-from fedcanon.algorithms import Newton, StepRules
+from fedcanon.algorithms import Facts, Newton, StepRules
 from fedcanon.algorithms.quadratic_model import QuadraticModel
 from fedcanon.checkpoint import read_tree, write_tree
 from fedcanon.data import partition
@@ -39,7 +39,7 @@ from fedcanon.penalties import (
 from fedcanon.runs.build import build
 from fedcanon.runs.config import load_config
 from fedcanon.runs.measures import stationarity
-from fedcanon.runs.steps import draft_algorithm
+from fedcanon.runs.steps import open_steps
 from tests.engines.networks import classifiers
 from tests.problems import logistics
 
@@ -290,6 +290,6 @@ def test_models_that_are_too_large_are_refused_before_the_run():
 
 
 def test_there_are_no_step_sizes():
-    assert Newton().theory(1.0, 0.0) == StepRules({}, {})
+    assert Newton().theory(Facts(1.0)) == StepRules({}, {})
     with pytest.raises(FedcanonError, match=r'algorithm.max_floats cannot be "auto"\.$'):
-        draft_algorithm({"name": "newton", "max_floats": "auto"})
+        open_steps({"name": "newton", "max_floats": "auto"})
