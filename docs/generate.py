@@ -1,8 +1,9 @@
 """Writes the pages and pictures that follow from the code, at every build of the documentation.
 
-One page per penalty of the registry, their gallery, the spread of the default data, and the picture
-of structural drift. A new penalty gets its page without any change here, unless it has parameters
-without defaults, which ``EXAMPLES`` must give, or a new module, which ``FAMILIES`` must name.
+One page per penalty of the registry, their gallery, the spread of the default data, and the
+pictures of structural drift and of rounds. A new penalty gets its page without any change here,
+unless it has parameters without defaults, which ``EXAMPLES`` must give, or a new module, which
+``FAMILIES`` must name.
 """
 
 from __future__ import annotations
@@ -252,6 +253,13 @@ def drift() -> None:
     write_picture("images/drift", pictures.drift(norms))
 
 
+def rounds() -> None:
+    """The picture that benchmarks/rounds.py has drawn."""
+    with mkdocs_gen_files.open("images/rounds-convex.png", "wb") as file:
+        file.write(Path("benchmarks/results/rounds-convex.png").read_bytes())
+
+
 penalties()
 label_spread()
 drift()
+rounds()
