@@ -55,7 +55,8 @@ def plain_loop(problem, penalty, alpha, beta, K, rounds):
         if last is not None:
             old_z, old_mean = last
             curvature = max(0.9 * curvature, float((mean - old_mean).norm() / (z - old_z).norm()))
-        a = min(alpha, max(0.3 * beta * K, 0.7 / curvature if curvature else beta * K))
+        measured = 0.7 / curvature if curvature else beta * K
+        a = min(alpha, max(min(beta * K, 0.3 * alpha), measured))
         new = penalty.prox(z - a * mean, a)
         if (z - new) @ (new - w) > 0:
             theta = 1.0

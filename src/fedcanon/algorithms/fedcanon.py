@@ -196,7 +196,7 @@ class FedCanonPlus(_Canon, Relayed, Recalling):
     q = 1 − 0.3|S|/N, and α is the upper limit of the step. Clients and messages are the same, and
     so are the fixed points (z = w).
 
-        server:  a = min(α, max(0.3βK, q/L̂));  w⁺ = prox_{ah}(z − a v̄)
+        server:  a = min(α, max(q/L̂, min(βK, 0.3α)));  w⁺ = prox_{ah}(z − a v̄)
                  θ ← 1 if ⟨z − w⁺, w⁺ − w⟩ > 0
                  θ⁺ = (1 + √(1 + 4θ²))/2;  z⁺ = w⁺ + ((θ − 1)/θ⁺)(w⁺ − w);  b = (z − z⁺)/a
     """
@@ -249,7 +249,7 @@ class FedCanonPlus(_Canon, Relayed, Recalling):
             # step smaller, which helps, and then ever smaller, which does not: hence a floor.
             total = sent["beta"] * self.local_steps
             measured = (1 - 0.3 * share) / curvature if curvature else total
-            step = min(step, max(0.3 * total, measured))
+            step = min(step, max(min(total, 0.3 * step), measured))
         z = w = prox(server["z"] - step * v, step)
         if self.accelerated:
             z, theta = self._extrapolated(server, w)
