@@ -9,16 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedcanon.algorithms.base import (
-    Algorithm,
-    Facts,
-    Prox,
-    State,
-    StepRules,
-    Work,
-    local_prox_rules,
-)
+from fedcanon.algorithms.base import Algorithm, Prox, State, Work
 from fedcanon.algorithms.schedules import Step, require_step, step_at
+from fedcanon.algorithms.step_rules import Facts, StepRules, local_prox_rules
 from fedcanon.errors import FedcanonError
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedcanon.algorithms.base import Facts, Prox, State, StepRules, Work, automatic_gain, safe_step
+from fedcanon.algorithms.base import Prox, State, Work
 from fedcanon.algorithms.capabilities import Diagnosed, Recalling, Relayed
 from fedcanon.algorithms.schedules import (
     Gain,
@@ -23,6 +23,7 @@ from fedcanon.algorithms.schedules import (
     started_at,
     step_at,
 )
+from fedcanon.algorithms.step_rules import Facts, StepRules, automatic_gain, safe_step
 
 
 @dataclass(frozen=True)

@@ -7,16 +7,9 @@ from typing import Literal
 
 import numpy as np
 
-from fedcanon.algorithms.base import (
-    Algorithm,
-    Facts,
-    Prox,
-    State,
-    StepRules,
-    Work,
-    local_prox_rules,
-)
+from fedcanon.algorithms.base import Algorithm, Prox, State, Work
 from fedcanon.algorithms.schedules import Step, step_at
+from fedcanon.algorithms.step_rules import Facts, StepRules, local_prox_rules
 
 
 @dataclass(frozen=True)

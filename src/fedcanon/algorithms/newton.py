@@ -9,9 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedcanon.algorithms.base import Facts, Prox, State, StepRules, Work, safe_step
+from fedcanon.algorithms.base import Prox, State, Work
 from fedcanon.algorithms.capabilities import SecondOrder
 from fedcanon.algorithms.quadratic_model import QuadraticModel
+from fedcanon.algorithms.step_rules import Facts, StepRules, safe_step
 from fedcanon.expansion import expansion_length, unpack_expansion
 
 DECREASE = 1e-4

@@ -9,9 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedcanon.algorithms.base import Algorithm, Facts, Prox, State, StepRules, Work
+from fedcanon.algorithms.base import Algorithm, Prox, State, Work
 from fedcanon.algorithms.capabilities import Diagnosed, Links, Mixed
 from fedcanon.algorithms.schedules import Step, largest, step_at
+from fedcanon.algorithms.step_rules import Facts, StepRules
 from fedcanon.algorithms.topology import links
 from fedcanon.errors import FedcanonError
 

@@ -7,7 +7,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fedcanon.algorithms.base import Facts, Prox, safe_step
+from fedcanon.algorithms.base import Prox
+from fedcanon.algorithms.step_rules import Facts, safe_step
 
 ACCURACY = 1e-12
 """The residual at which a subproblem counts as solved, relative to the one at its start."""

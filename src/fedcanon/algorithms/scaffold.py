@@ -9,8 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedcanon.algorithms.base import Algorithm, Facts, Prox, State, StepRules, Work, automatic_gain
+from fedcanon.algorithms.base import Algorithm, Prox, State, Work
 from fedcanon.algorithms.schedules import Gain, Step, damping, require_gain, step_at
+from fedcanon.algorithms.step_rules import Facts, StepRules, automatic_gain
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedcanon.algorithms.base import Algorithm, Facts, Prox, State, StepRules, Work, safe_step
+from fedcanon.algorithms.base import Algorithm, Prox, State, Work
 from fedcanon.algorithms.capabilities import Assembling
 from fedcanon.algorithms.schedules import Step, require_fraction, require_step, step_at
+from fedcanon.algorithms.step_rules import Facts, StepRules, safe_step
 from fedcanon.errors import FedcanonError
 
 

@@ -8,16 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedcanon.algorithms.base import (
-    Algorithm,
-    Facts,
-    Prox,
-    State,
-    StepRules,
-    Work,
-    local_prox_rules,
-)
+from fedcanon.algorithms.base import Algorithm, Prox, State, Work
 from fedcanon.algorithms.schedules import require_step
+from fedcanon.algorithms.step_rules import Facts, StepRules, local_prox_rules
 
 
 @dataclass(frozen=True)
