@@ -12,7 +12,7 @@ from comparison.convex import Found
 from comparison.convex_methods import BEFORE, FISTA, METHODS, ONE_STEP, K
 from comparison.journal import Outcome
 from comparison.race import CAP, TOLERANCES
-from comparison.tables import Target, table, targets_table, write
+from comparison.tables import Target, panels, table, targets_table, write
 
 COLUMNS = (FISTA, BEFORE, ONE_STEP, *METHODS)
 CURVES = {
@@ -161,13 +161,8 @@ def _fewer(auto: dict, other: dict, k: int, label: str) -> Target:
 
 def picture(found: Found) -> Figure:
     """‖G‖ against rounds, a panel for each problem, with automatic steps."""
-    columns = min(4, len(found))
-    lines = -(-len(found) // columns)
-    figure = Figure(figsize=(3.4 * columns, 2.5 * lines + 0.6), dpi=110, layout="constrained")
-    panels = figure.subplots(lines, columns, squeeze=False).flat
-    for axes in panels[len(found) :]:
-        axes.set_axis_off()
-    for axes, (name, own) in zip(panels, found.items(), strict=False):
+    figure, every = panels(list(found), 4, 3.4, 2.5)
+    for axes, own in zip(every, found.values(), strict=True):
         for label, colour in CURVES.items():
             if label in own:
                 curve = own[label]["auto"]["curve"]
@@ -177,10 +172,6 @@ def picture(found: Found) -> Figure:
         reached = own["FedCanon+"]["auto"]["rounds"][-1] or CAP
         axes.set_xlim(0, 3 * reached)
         axes.set_ylim(3e-10, None)
-        axes.set_title(name, fontsize=9)
-        axes.grid(alpha=0.25)
-        axes.spines[["top", "right"]].set_visible(False)
-    figure.supxlabel("rounds", fontsize=9)
     figure.supylabel("‖G‖", fontsize=9)
     handles = {
         line.get_label(): line

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from comparison.journal import Outcome
 from comparison.networks import AUTO, LAST, METHODS, TRIALS, Found, K, Size
-from comparison.tables import Target, table, targets_table, write
+from comparison.tables import Target, panels, table, targets_table, write
 
 OWN = "FedCanon+"
 LEVEL = 0.005
@@ -120,23 +120,14 @@ def targets(found: Found) -> list[Target]:
 
 def picture(found: Found) -> Figure:
     """The mean test accuracy against rounds, a panel for each cell."""
-    columns = min(3, len(found))
-    lines = -(-len(found) // columns)
-    figure = Figure(figsize=(4 * columns, 2.8 * lines + 0.7), dpi=110, layout="constrained")
-    panels = figure.subplots(lines, columns, squeeze=False).flat
-    for axes in panels[len(found) :]:
-        axes.set_axis_off()
-    for axes, (name, own) in zip(panels, found.items(), strict=False):
+    figure, every = panels(list(found), 3, 4, 2.8)
+    for axes, own in zip(every, found.values(), strict=True):
         for label, colour in COLOURS.items():
             if label in own:
                 width = 2.4 if label == OWN else 1.3
                 axes.plot(*mean_curve(own[label]), color=colour, label=label, linewidth=width)
         top = max(accuracy(outcome) for outcome in own.values())
         axes.set_ylim(0.45 * top, 1.03 * top)
-        axes.set_title(name, fontsize=9)
-        axes.grid(alpha=0.25)
-        axes.spines[["top", "right"]].set_visible(False)
-    figure.supxlabel("rounds", fontsize=9)
     figure.supylabel("test accuracy, mean over the seeds", fontsize=9)
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=4, fontsize=9)

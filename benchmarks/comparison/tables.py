@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
@@ -30,6 +31,25 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def targets_table(targets: Iterable[Target]) -> str:
     return table(("target", "met", "measured"), [target.cells() for target in targets])
+
+
+def panels(
+    names: Sequence[str], columns: int, width: float, height: float
+) -> tuple[Figure, list[Axes]]:
+    """Return a figure with a panel for each name, in so many columns, and the panels."""
+    columns = min(columns, len(names))
+    lines = -(-len(names) // columns)
+    size = (width * columns, height * lines + 0.7)
+    figure = Figure(figsize=size, dpi=110, layout="constrained")
+    every = list(figure.subplots(lines, columns, squeeze=False).flat)
+    for axes in every[len(names) :]:
+        axes.set_axis_off()
+    for axes, name in zip(every, names, strict=False):
+        axes.set_title(name, fontsize=9)
+        axes.grid(alpha=0.25)
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.supxlabel("rounds", fontsize=9)
+    return figure, every[: len(names)]
 
 
 def write(path: Path, found: Any, text: str, picture: Figure) -> None:
