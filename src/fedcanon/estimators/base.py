@@ -117,7 +117,7 @@ class Federated(BaseEstimator):
             self.rounds,
             gradient=tolerance > 0,
             gradient_tolerance=tolerance,
-            may_slow_down=AUTO in (self.alpha, self.beta),
+            may_slow_down=self.beta == AUTO,
         )
         reached = result.last.gradient_norm
         if reached is not None and reached > tolerance:

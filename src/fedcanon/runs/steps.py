@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -119,10 +119,14 @@ def facts_from(told: Sequence[Sequence[float]], weights: Sequence[float], *, exa
     return Facts(largest, exact=exact)
 
 
-def chooses_steps(table: Table) -> bool:
-    """Tell whether the length of steps is automatic: β, or α of a method without β."""
-    steps = open_steps(table)
-    return "beta" in steps or ("alpha" in steps and "beta" not in table)
+def chooses_steps(table: Table, automatic: Collection[str]) -> bool:
+    """Tell whether the length of steps is automatic: β, or α of a method without β.
+
+    Args:
+        table: The ``[algorithm]`` table.
+        automatic: Its parameters that are automatic, or were before they were filled in.
+    """
+    return "beta" in automatic or ("alpha" in automatic and "beta" not in table)
 
 
 def without_auto(table: Table) -> Table:

@@ -176,7 +176,7 @@ def fit_as(
     By default a run that diverges goes on with smaller steps if some of its steps are automatic.
     """
     if may_slow_down is None:
-        may_slow_down = chooses_steps(config.algorithm)
+        may_slow_down = chooses_steps(config.algorithm, open_steps(config.algorithm))
     return fit(
         federation,
         config.rounds,
@@ -203,12 +203,14 @@ def _train_and_save(
     if federation.problem.data is not None:
         run.write_data(federation.problem.data)
     environment = run.environment
-    automatic = environment is not None and "algorithm.beta" in environment.automatic
+    settings = [] if environment is None else environment.automatic
+    automatic = [setting.removeprefix("algorithm.") for setting in settings]
+    may_slow_down = chooses_steps(config.algorithm, automatic)
     try:
         with _stop_on_signals() as asked_to_stop:
             recorder = _Recorder(run, config, asked_to_stop)
             observers = [recorder, *observers]
-            result = fit_as(config, federation, records, observers, may_slow_down=automatic)
+            result = fit_as(config, federation, records, observers, may_slow_down=may_slow_down)
     except FedcanonError as error:
         run.log(str(error))
         raise
