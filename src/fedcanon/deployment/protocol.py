@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Annotated, Literal, Protocol
 
+from pydantic import Field
 from torch import Tensor
 
 from fedcanon.algorithms import State
 from fedcanon.compression import Encoded, Lossless
+
+Number = Annotated[int, Field(ge=0, lt=2**40)]
+"""A number of a client, a generation, a round or samples, as it may stand in a message."""
+
+Name = Annotated[str, Field(pattern="^[0-9A-Za-z_-]{0,64}$")]
+"""The name of a message, a run or an update: names become names of files and stand in tables."""
 
 START = "start"
 """The entry with the model at the beginning of the generation, for a client without a state.
@@ -35,15 +42,15 @@ class Message:
         recalls: Whether the client computes a part of the broadcast itself; see ``Recalling``.
     """
 
-    id: str
-    client: int
+    id: Name
+    client: Number
     kind: Literal["train", "evaluate"]
-    run: str
-    generation: int
-    round: int
+    run: Name
+    generation: Number
+    round: Number
     content: State
     keeps: bool = False
-    ack: str | None = None
+    ack: Name | None = None
     recalls: bool = False
 
 
@@ -67,17 +74,17 @@ class Reply:
         reason: What went wrong in a failure.
     """
 
-    answers: str
-    client: int
+    answers: Name
+    client: Number
     kind: Literal["update", "measures", "mismatch", "failure", "lost"]
-    generation: int
-    round: int
+    generation: Number
+    round: Number
     content: State = field(default_factory=dict)
-    update: str = ""
-    base: str | None = None
-    prox_calls: int = 0
-    seconds: float = 0.0
-    reason: str = ""
+    update: Name = ""
+    base: Name | None = None
+    prox_calls: Annotated[int, Field(ge=0, le=10**6)] = 0
+    seconds: Annotated[float, Field(ge=0, le=10**7)] = 0.0
+    reason: Annotated[str, Field(max_length=2000)] = ""
 
 
 @dataclass(frozen=True)

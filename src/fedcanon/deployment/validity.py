@@ -96,3 +96,8 @@ def _shapes(content: State) -> dict[str, object]:
         name: (tuple(entry.shape), entry.dtype) if isinstance(entry, Tensor) else _is_number(entry)
         for name, entry in decoded(content).items()
     }
+
+
+def printable(text: str) -> str:
+    """Return the text with a "?" for every character that could act on a terminal or a log."""
+    return "".join(c if c.isprintable() else "?" for c in text)
