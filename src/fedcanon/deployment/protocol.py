@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal, Protocol
@@ -23,6 +24,10 @@ START = "start"
 
 It is left out if it is the same as the "z" of the broadcast.
 """
+
+
+_MEASURE = "measure/"
+"""The prefix of entries about a model that clients measure while they train."""
 
 
 @dataclass(frozen=True)
@@ -110,8 +115,8 @@ class Network(Protocol):
         """Return the clients that are connected now."""
         ...
 
-    def send(self, messages: list[Message]) -> None:
-        """Send messages to clients; those to clients that are not connected may be dropped."""
+    def send(self, messages: Iterable[Message]) -> None:
+        """Send messages to clients, each as it is made; to absent clients they may be dropped."""
         ...
 
     def receive(self, seconds: float) -> list[Reply]:
@@ -138,3 +143,14 @@ def packed(content: State) -> State:
         name: LosslessVector(lossless.encode(v), v) if isinstance(v, Tensor) else v
         for name, v in content.items()
     }
+
+
+def joined(content: State, measures: State) -> State:
+    """Add what is asked or told of a model's measures to the content of a round."""
+    return {**content, **{f"{_MEASURE}{name}": entry for name, entry in measures.items()}}
+
+
+def parted(content: State) -> tuple[State, State]:
+    """Separate the content of a round from what is asked or told of a model's measures."""
+    measures = {k.removeprefix(_MEASURE): v for k, v in content.items() if k.startswith(_MEASURE)}
+    return {k: v for k, v in content.items() if not k.startswith(_MEASURE)}, measures
