@@ -111,12 +111,7 @@ def measures_fault(answer: State, z: Tensor | None) -> Fault | None:
         return Fault.MALFORMED
     if not all(map(is_finite, numbers.values())):
         return Fault.NOT_FINITE
-    ranges = {
-        "held_out": (0, math.inf),
-        **{f"{_TEST}{k}": limits for k, limits in MEASURES.items()},
-    }
-    limits = (ranges.get(name, (-math.inf, math.inf)) for name in numbers)
-    if not all(low <= v <= high for v, (low, high) in zip(numbers.values(), limits, strict=True)):
+    if any(not _RANGES[name][0] <= value <= _RANGES[name][1] for name, value in numbers.items()):
         return Fault.OUT_OF_RANGE
     if z is None:
         return None

@@ -7,6 +7,9 @@ from typing import Any
 
 _TABLES = ("members", "acks", "last_round", "restarts_caused", "gone", "refusals")
 
+FARTHEST = 10_000
+"""A client that knows a generation so far ahead of the server's is not believed."""
+
 
 @dataclass
 class Membership:
@@ -25,6 +28,7 @@ class Membership:
         restarts_caused: How many new generations each client has caused.
         gone: Why each former member takes part no longer.
         refusals: How many answers of each client were refused.
+        forgiven: The clients that have known a newer generation since the server was started.
     """
 
     members: dict[int, float]
@@ -36,6 +40,7 @@ class Membership:
     restarts_caused: dict[int, int] = field(default_factory=dict)
     gone: dict[int, str] = field(default_factory=dict)
     refusals: dict[int, int] = field(default_factory=dict)
+    forgiven: set[int] = field(default_factory=set)
 
     def accept(self, t: int, updates: dict[int, str]) -> None:
         """Record that these updates, named by client, have been accepted in round ``t``."""
@@ -43,13 +48,21 @@ class Membership:
         self.last_round |= dict.fromkeys(updates, t)
         self.last_accepted = frozenset(updates)
 
-    def record_mismatch(self, client: int, reported: int, *, forgiven: bool) -> None:
+    def is_credible(self, reported: int) -> bool:
+        """Tell whether a client may know this generation: no server is restored so far back."""
+        return reported <= self.generation + FARTHEST
+
+    def record_mismatch(self, client: int, reported: int) -> None:
         """Record that the states of a client and of the server do not belong together.
 
         The next generation will be newer than the current one and the one that the client has
-        ``reported``. Unless the mismatch is ``forgiven``, the client has caused a restart.
+        ``reported``. If the client knows a newer generation than the server, the server was
+        restored from an old checkpoint, which is not the client's fault. It can say so once between
+        two starts of the server: after that, all clients are in the newest generation.
         """
-        caused = self.restarts_caused.get(client, 0) + (not forgiven)
+        is_forgiven = reported > self.generation and client not in self.forgiven
+        self.forgiven.add(client)
+        caused = self.restarts_caused.get(client, 0) + (not is_forgiven)
         self.restarts_caused[client] = caused
         self.generation = max(self.generation, reported)
         if caused > self.max_restarts:

@@ -41,15 +41,13 @@ from fedcanon.engines.traffic import byte_size, own_rows
 from fedcanon.engines.work import IdleWork
 from fedcanon.errors import DivergenceError, FedcanonError, RegroupError, StartOverError
 from fedcanon.objectives import Problem
+from fedcanon.objectives.problem import no_test
 from fedcanon.units import GIB
 
 DIVERGED = "the run has diverged. Use smaller steps (beta, alpha), or look for missing values."
 
 ODD_LOSS = 1000.0
 """A client's loss of more than so many times what is usual is not believed."""
-
-FARTHEST = 10_000
-"""A client that knows a generation so far ahead of the server's is not believed."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +108,6 @@ class DeployedEngine(Engine):
             self.network, self.status, self.settings.deadline, self.settings.pause
         )
         self._usual, self._usual_loss = Usual(self.settings.outlier), Usual(ODD_LOSS)
-        self._forgiven: set[int] = set()
         self._wanted: Measuring | None = None
         self._begin(self.problem.start)
 
@@ -147,15 +144,14 @@ class DeployedEngine(Engine):
         except BaseException:
             self.states.release(self._round.slots)
             raise
-        seconds = time.monotonic() - started
+        collected = time.monotonic()
         mean, share = self._round.aggregate(self._aggregation, members)
-        self._new_buffers = mean.pop(BUFFERS)
-        combining = time.monotonic() - started - seconds
-        times = RoundTimes(1, seconds + combining, self._round.client_seconds, combining)
+        self._new_buffers, ended = mean.pop(BUFFERS), time.monotonic()
+        times = RoundTimes(1, ended - started, self._round.client_seconds, ended - collected)
         self.status.add_round(times, self._round.traffic)
-        return Collected(
-            mean, share, self._round.traffic, self._round.prox_calls, self._measured_on_the_way()
-        )
+        evaluation = self._evaluated() if self._wanted and self._wanted.found else None
+        prox_calls = self._round.prox_calls
+        return Collected(mean, share, self._round.traffic, prox_calls, evaluation)
 
     def _ask(self, clients: Sequence[int]) -> None:
         """Ask clients for updates, and accept those that come before the deadline."""
@@ -169,7 +165,8 @@ class DeployedEngine(Engine):
                     self._round.traffic.down(message.content)
                     yield replace(message, content=joined(message.content, question))
             if wanted is not None:  # clients that do not train now only measure
-                others = [c for c in self.available() if c in present and c not in clients]
+                asked = {*clients, *wanted.found}
+                others = [c for c in self.available() if c in present and c not in asked]
                 yield from wanted.messages(others, self.run, self.model_buffers)
 
         for client, reply in self._exchange.replies(messages()):
@@ -188,18 +185,18 @@ class DeployedEngine(Engine):
                 self._take_measures(client, reply, measures)
         for client in self._usual.odd(self._round.sizes):
             size = self._round.sizes[client] / self._usual.median
-            self._drop(client, f"{Fault.TOO_LARGE}: {size:.3g} times what is usual")
-
-    def _drop(self, client: int, why: str) -> None:
-        """Refuse an update that was accepted before all updates of the round were known."""
-        if client in self._round.slots:
-            self.states.release({client: self._round.slots.pop(client)})
-        self._refuse(client, why)
+            self._refuse(client, f"{Fault.TOO_LARGE}: {size:.3g} times what is usual")
 
     def _refuse(self, client: int, why: str) -> None:
-        self.status.refused(client, f"round {self._round.t}", why)
-        self.membership.record_refusal(client)
+        """Refuse an update, possibly one that was accepted before all of the round were known."""
+        if client in self._round.slots:
+            self.states.release({client: self._round.slots.pop(client)})
+        self._blame(client, f"round {self._round.t}", why)
         self._round.refuse(client, why)
+
+    def _blame(self, client: int, what: str, why: str) -> None:
+        self.status.refused(client, what, why)
+        self.membership.record_refusal(client)
 
     def _message(self, client: int) -> Message:
         sent, acks = own_rows(self._round.sent, client), self.membership.acks
@@ -224,7 +221,7 @@ class DeployedEngine(Engine):
         """
         generation = self.membership.generation
         if reply.kind == "mismatch" and self.keeper == "client":
-            if reply.generation > generation + FARTHEST:
+            if not self.membership.is_credible(reply.generation):
                 return "it names a generation that cannot be"
             self._start_over_because_of(client, reply.generation)
         if (reply.kind, reply.generation, reply.round) != ("update", generation, self._round.t):
@@ -238,14 +235,9 @@ class DeployedEngine(Engine):
         return fault(reply.content, self._round.expected)
 
     def _start_over_because_of(self, client: int, reported: int) -> None:
-        # A client that knows a newer generation than the server: the server was restored from an
-        # old checkpoint. That can happen once between two starts of a server; a client that says it
-        # again and again is not believed.
-        forgiven = reported > self.membership.generation and client not in self._forgiven
-        self._forgiven.add(client)
         lost = f"client {client} or the server has lost its state"
         self.status.note(f"{lost}: a new generation begins")
-        self.membership.record_mismatch(client, reported, forgiven=forgiven)
+        self.membership.record_mismatch(client, reported)
         if self._is_mixed and client not in self.membership.members:
             raise FedcanonError(f"client {client} is {self.membership.gone[client]}.")
         raise StartOverError(f"{lost}.")
@@ -302,11 +294,6 @@ class DeployedEngine(Engine):
     def measure_with_next_round(self, z: Tensor, *, gradient: bool) -> None:
         self._wanted = Measuring(z, gradient, self._vault())
 
-    def _measured_on_the_way(self) -> Evaluation | None:
-        if self._wanted is None or not self._wanted.found:
-            return None
-        return self._evaluated()
-
     def _evaluated(self) -> Evaluation:
         """Return what was measured, without losses that cannot be believed."""
         wanted, self._wanted = self._wanted, None
@@ -314,9 +301,9 @@ class DeployedEngine(Engine):
         odd = self._usual_loss.odd({c: abs(found["loss"]) for c, found in wanted.found.items()})
         for client in odd:
             del wanted.found[client]
-            self.status.refused(client, "measures", "a loss that cannot be believed")
-            self.membership.record_refusal(client)
-        self.problem.buffers.copy_(self.model_buffers)
+            self._blame(client, "measures", "a loss that cannot be believed")
+        if self.problem.test is not no_test:
+            self.problem.buffers.copy_(self.model_buffers)
         return wanted.evaluation(self.membership.members, self.problem.test)
 
     def _take_measures(self, client: int, reply: Reply, measures: State) -> None:
@@ -326,8 +313,7 @@ class DeployedEngine(Engine):
         if refused is None:
             self.status.answered(client, reply.seconds, byte_size(measures))
             return
-        self.status.refused(client, "measures", refused)
-        self.membership.record_refusal(client)
+        self._blame(client, "measures", refused)
         if refused is Fault.NOT_FINITE:
             diverged = f"the loss of client {client} is not finite: {DIVERGED}"
             self._exchange.errors.append(DivergenceError(diverged))
