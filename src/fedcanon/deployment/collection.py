@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from fedcanon.algorithms import State
 from fedcanon.deployment.exchange import ATTEMPTS
-from fedcanon.deployment.protocol import Reply
+from fedcanon.deployment.protocol import Reply, packed
 from fedcanon.engines import Aggregation, Traffic
 from fedcanon.engines.aggregation import Accumulator
 from fedcanon.engines.store import StateStore
@@ -72,6 +72,14 @@ class Collection:
     traffic: Traffic = field(default_factory=Traffic)
     prox_calls: int = 0
     client_seconds: float = 0.0
+    _encoded: State = field(default_factory=dict)
+
+    def packed(self, content: State) -> State:
+        """Return the content of a message; what all clients receive is encoded only once."""
+        if not self._encoded:
+            self._encoded = packed(self.sent)
+        common = {k: self._encoded[k] for k, v in content.items() if v is self.sent.get(k)}
+        return {**common, **packed({k: v for k, v in content.items() if k not in common})}
 
     def accept(self, client: int, reply: Reply, upload: Vectors, size: float) -> None:
         """Add an update with the decoded vectors ``upload``, whose largest norm is ``size``."""

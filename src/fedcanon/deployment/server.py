@@ -23,7 +23,7 @@ from fedcanon.deployment.collection import Collection, Vault
 from fedcanon.deployment.exchange import Exchange
 from fedcanon.deployment.measuring import Measuring
 from fedcanon.deployment.membership import Membership
-from fedcanon.deployment.protocol import START, Message, Network, Reply, joined, packed, parted
+from fedcanon.deployment.protocol import START, Message, Network, Reply, joined, parted
 from fedcanon.deployment.relay import make_relay
 from fedcanon.deployment.states import ClientStates
 from fedcanon.deployment.status import ADMIT, EXCLUDE, RoundTimes, Status
@@ -205,13 +205,13 @@ class DeployedEngine(Engine):
         if self.keeper == "server":
             state = self.states.read(client)
             needed = self._relay.ask(state, sent, compressed=self.rules.is_compressed)
-            return message(packed({**needed, BUFFERS: sent[BUFFERS]}))
+            return message(self._round.packed({**needed, BUFFERS: sent[BUFFERS]}))
         recalls = client in self.membership.last_accepted
         if client not in acks and sent.get("z") is not self.states.start:
             sent = {**sent, START: self.states.start}
         hidden = self._recalled if recalls else frozenset()
-        content = packed({name: entry for name, entry in sent.items() if name not in hidden})
-        return message(content, keeps=True, ack=acks.get(client), recalls=recalls)
+        shown = {name: entry for name, entry in sent.items() if name not in hidden}
+        return message(self._round.packed(shown), keeps=True, ack=acks.get(client), recalls=recalls)
 
     def _reason_to_refuse(self, client: int, reply: Reply) -> str | None:
         """Return why an update cannot be accepted, or None.
