@@ -7,23 +7,21 @@ from typing import Annotated
 
 import tomli_w
 import typer
-from rich.table import Table
 
 from fedcanon.cli.app import Settings, app, console, plain, table_of
 from fedcanon.cli.summary import two_columns
+from fedcanon.deployment.overview import overview
 from fedcanon.deployment.status import (
     ADMIT,
     END,
     EXCLUDE,
     PAUSE,
-    LastAnswer,
     Situation,
     give_order,
     read_status,
     withdraw_order,
 )
 from fedcanon.errors import FedcanonError
-from fedcanon.report.wording import byte_count
 from fedcanon.runs.build import build_problem, check_names
 from fedcanon.runs.config import Config, changed, load_config
 from fedcanon.runs.folder import RunFolder
@@ -94,26 +92,22 @@ def _without_data(config: Config) -> Config:
 
 @deploy.command()
 def status(folder: Folder) -> None:
-    """Show the rounds that are done, the clients, and their last updates that counted."""
+    """Show the rounds that are done, the clients, and what was odd."""
     run, told = _run(folder)
-    records, rounds = run.records(), told.since_start
+    records, seen = run.records(), overview(told)
     measures = records[-1].test if records else {}
     rows = {
-        "run": f"{run.status}{', paused' if told.paused else ''}, "
-        f"{told.round} of {run.config.rounds} rounds",
-        "generation": f"{told.membership.generation}, states with the {told.keeper}",
+        "run": f"{run.status}, {told.round} of {run.config.rounds} rounds",
         "objective f + h": f"{records[-1].objective:.6g}" if records else "",
         **{name.replace("_", " "): f"{value:.4g}" for name, value in measures.items()},
+        **seen.rounds,
     }
-    if count := rounds.count:
-        mean, own = rounds.seconds / count, rounds.client_seconds / count
-        server = rounds.server_seconds / count
-        rows["a round"] = f"{mean:.1f} s: slowest client {own:.1f} s, combining {server:.1f} s"
-        down, up = told.traffic.bytes_down // count, told.traffic.bytes_up // count
-        rows["bytes a round"] = f"{byte_count(down)} down, {byte_count(up)} up"
     console.print(two_columns(rows))
-    console.print(_clients(told))
-    for event in told.events[-5:]:
+    table = table_of(*seen.columns[:2], numbers=seen.columns[2:])
+    for row in seen.rows:
+        table.add_row(*map(plain, row))
+    console.print(table)
+    for event in seen.events:
         console.print(f"[dim]{plain(event)}[/]", soft_wrap=True)
 
 
@@ -171,23 +165,3 @@ def _run(folder: Path) -> tuple[RunFolder, Situation]:
             f"no round has been done yet in {folder}: its README.md has the commands."
         )
     return run, told
-
-
-def _clients(told: Situation) -> Table:
-    numbers = ("samples", "held out", "last round", "last answer", "seconds", "size", "refused")
-    table = table_of("client", "", numbers=numbers)
-    membership = told.membership
-    for client in sorted([*membership.members, *membership.gone]):
-        there, last = told.present.get(client), told.answers.get(client, LastAnswer())
-        here = "[green]there[/]" if there else "[yellow]away[/]"
-        table.add_row(
-            str(client),
-            plain(membership.gone[client]) if client in membership.gone else here,
-            *([f"{there.samples:,}", f"{there.held_out:,}"] if there else ["", ""]),
-            str(membership.last_round.get(client, "")),
-            plain(last.when[11:19]),
-            f"{last.seconds:.1f}" if last.when else "",
-            byte_count(last.bytes) if last.bytes else "",
-            str(membership.refusals.get(client, "")),
-        )
-    return table

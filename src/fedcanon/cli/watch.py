@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from fedcanon.cli.app import app, console, plain
+from fedcanon.deployment.overview import read_overview
 from fedcanon.report.page import serving
 from fedcanon.runs.folder import RunFolder
 
@@ -23,7 +24,7 @@ def watch(
     """Show a run in the browser while it goes on; only this machine can see the page."""
     run = RunFolder.find(name)
     try:
-        with serving(run.path, port) as address:
+        with serving(run.path, port, read_overview) as address:
             console.print(f"{plain(run.name)} is shown at {address}", soft_wrap=True)
             console.print("Ctrl-C ends the page, not the run.")
             threading.Event().wait()

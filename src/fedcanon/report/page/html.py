@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -56,8 +56,27 @@ def write_report(folders: Sequence[RunFolder], path: str | Path) -> None:
         write_whole(Path(path), text)
 
 
-def content(runs: Sequence[Run]) -> dict[str, Any]:
-    """What a page shows of some runs: the HTML above and below its charts, and their numbers."""
+class Sites(Protocol):
+    """What a page shows of the clients of a deployment: facts, a table of texts, and events."""
+
+    @property
+    def rounds(self) -> dict[str, str]: ...
+
+    @property
+    def columns(self) -> Sequence[str]: ...
+
+    @property
+    def rows(self) -> Sequence[Sequence[str]]: ...
+
+    @property
+    def events(self) -> Sequence[str]: ...
+
+
+def content(runs: Sequence[Run], sites: Sites | None = None) -> dict[str, Any]:
+    """What a page shows of some runs: the HTML above and below its charts, and their numbers.
+
+    With ``sites``, those of the deployment that is the only run.
+    """
     groups = grouped(runs)
     title = head.title(groups)
     top = _render(
@@ -69,6 +88,7 @@ def content(runs: Sequence[Run]) -> dict[str, Any]:
         results=results.results(groups),
         notes=results.notes(groups),
         colours=len(COLOURS),
+        sites=sites,
     )
     bottom = _render(
         "bottom.html",

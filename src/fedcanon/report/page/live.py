@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -14,7 +14,7 @@ from typing import Any
 
 from fedcanon.errors import FedcanonError
 from fedcanon.files import explained
-from fedcanon.report.page.html import content, page
+from fedcanon.report.page.html import Sites, content, page
 from fedcanon.report.page.reading import read_run
 from fedcanon.runs.folder import RunFolder
 
@@ -26,7 +26,9 @@ PATIENCE = 2.0
 
 
 @contextmanager
-def serving(path: str | Path, port: int = 0) -> Iterator[str]:
+def serving(
+    path: str | Path, port: int = 0, sites: Callable[[Path], Sites | None] = lambda path: None
+) -> Iterator[str]:
     """Serve a page about a run, and give its address; only this machine can see it.
 
     At the end it waits until a page that is open has seen the last state of the run.
@@ -34,12 +36,13 @@ def serving(path: str | Path, port: int = 0) -> Iterator[str]:
     Args:
         path: The folder of the run, which need not exist yet.
         port: Where to serve; 0 takes a free port.
+        sites: Reads what is known of the clients of a deployment; None if the run is none.
 
     Raises:
         FedcanonError: The port cannot be used.
     """
     with explained(f"cannot serve a page on port {port}"):
-        server = _Server(Path(path), port)
+        server = _Server(Path(path), port, sites)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         yield f"http://{HOST}:{server.server_port}"
@@ -55,7 +58,8 @@ class _Server(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, path: Path, port: int) -> None:
+    def __init__(self, path: Path, port: int, sites: Callable[[Path], Sites | None]) -> None:
+        self.sites = sites
         self.path, self.page, self.asked = path, page(None).encode(), float("-inf")
         super().__init__((HOST, port), _Handler)
 
@@ -66,7 +70,7 @@ class _Server(ThreadingHTTPServer):
         """What the page shows of the run, as JSON, or why it cannot be shown."""
         self.asked = time.monotonic()
         try:
-            found = content([read_run(RunFolder(self.path))])
+            found = content([read_run(RunFolder(self.path))], self.sites(self.path))
         except FedcanonError as error:
             gone = f"there is no run in {self.path}."
             found = {"problem": str(error) if self.path.is_dir() else gone}
