@@ -31,6 +31,10 @@ Settings = Annotated[
     list[str] | None,
     typer.Option("--set", help="Change a setting: algorithm.beta=0.05.", metavar="KEY=VALUE"),
 ]
+Trust = Annotated[
+    bool,
+    typer.Option("--trust", help="Import code that the run names, whoever made the run."),
+]
 
 
 def plain(text: object) -> str:

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager
 from dataclasses import asdict
 from datetime import datetime
 from itertools import chain, count
+from math import prod
 from pathlib import Path
 from typing import Annotated
 
@@ -33,6 +34,7 @@ from fedcanon.objectives import DataSummary
 from fedcanon.runs.config import Config, load_config
 from fedcanon.runs.environment import Environment
 from fedcanon.runs.measures import Record, frame
+from fedcanon.runs.trust import code_named, is_sealed, seal
 
 
 def runs_folder() -> Path:
@@ -55,10 +57,16 @@ class Ending(BaseModel):
         return {"round": self.round, **self.__pydantic_extra__}
 
 
+_LARGEST = 2**40
+"""Numbers in an input times classes that a run may have: its linear model would fill 4 TiB."""
+
+
 def _consistent(data: DataSummary) -> DataSummary:
     rows_fit = all(len(row) == data.classes for row in data.label_counts)
     if not (rows_fit and data.classes and all(data.shape)):
         raise ValueError("shape, classes and label_counts do not fit together")
+    if prod(data.shape) * data.classes > _LARGEST:
+        raise ValueError("shape and classes are too large")
     return data
 
 
@@ -80,6 +88,7 @@ class RunFolder:
     model.safetensors    the model by parameter names, written at the end
     result.json          why the run ended, and the last measures
     log.txt              events with their time
+    seal                 shows that this user made config.toml, if it names code to import
     """
 
     def __init__(self, path: Path) -> None:
@@ -111,8 +120,11 @@ class RunFolder:
         return run
 
     def write_config(self, config: Config) -> None:
-        """Write the settings to config.toml."""
-        self._write("config.toml", tomli_w.dumps(config.model_dump(exclude_none=True)))
+        """Write the settings to config.toml, and a seal if they name code to import."""
+        text = tomli_w.dumps(config.model_dump(exclude_none=True))
+        if code_named(config):
+            self._write("seal", seal(text))
+        self._write("config.toml", text)
 
     @classmethod
     def find(cls, name: str | Path) -> RunFolder:
@@ -151,6 +163,25 @@ class RunFolder:
             return load_config(path)
         except FedcanonError as error:
             raise FedcanonError(f"{path} is not the configuration of a run: {error}") from None
+
+    def require_trust(self, trust: bool) -> None:
+        """Raise a ``FedcanonError`` if the run names code to import that might be a stranger's.
+
+        Args:
+            trust: Whether the user trusts the run; a run that this user has made needs no trust.
+        """
+        code = code_named(self.config)
+        if code and not trust and not self._is_sealed():
+            raise FedcanonError(
+                f"the run {self.name} would import {', '.join(code)}, and you have not made it "
+                "here: if you trust whoever did, allow it with --trust (in Python trust=True)."
+            )
+
+    def _is_sealed(self) -> bool:
+        with explained(f"cannot read the run {self.name}"):
+            path = self.path / "seal"
+            text = (self.path / "config.toml").read_text(encoding="utf-8")
+            return path.is_file() and is_sealed(text, path.read_bytes())
 
     @property
     def environment(self) -> Environment | None:

@@ -77,6 +77,7 @@ def resume(
     observers: Sequence[Observer] = (),
     engine: str | None = None,
     workers: int | None = None,
+    trust: bool = False,
 ) -> Result:
     """Resume a run from its last checkpoint; the result has the bits of an uninterrupted run.
 
@@ -87,17 +88,22 @@ def resume(
         observers: Objects that follow the run.
         engine: Another engine, which does not change the result.
         workers: Another number of workers, which does not change the result.
+        trust: Whether to import code that the run names (``package.module:Name``) even if it was
+            made by somebody else, or on another machine.
 
     Raises:
-        FedcanonError: The run does not exist, is finished or runs in another process.
+        FedcanonError: The run does not exist, is finished or runs in another process, or it is not
+            trusted.
     """
+    run = RunFolder.find(name)
+    run.require_trust(trust)
 
     def make(config: Config) -> Federation:
         if config.engine.name == DEPLOYED:
             raise FedcanonError(f"{name} is a run over real clients: go on with 'flwr run'.")
         return build(changed(config, engine_settings(engine, workers)), dataset)
 
-    return resume_with(RunFolder.find(name), make, rounds=rounds, observers=observers)
+    return resume_with(run, make, rounds=rounds, observers=observers)
 
 
 def resume_with(
@@ -145,13 +151,19 @@ def resume_with(
         return _train_and_save(run, config, federation, records, observers)
 
 
-def load(name: str | Path) -> Result:
+def load(name: str | Path, *, trust: bool = False) -> Result:
     """Load the model and the measures of a finished run.
 
+    Args:
+        name: The folder of the run, or its name in the runs folder.
+        trust: Whether to import code that the run names (``package.module:Name``) even if it was
+            made by somebody else, or on another machine.
+
     Raises:
-        FedcanonError: The run does not exist or is not finished.
+        FedcanonError: The run does not exist, is not finished or is not trusted.
     """
     run = RunFolder.find(name)
+    run.require_trust(trust)
     result, data = run.result, run.data
     if result is None or data is None:
         raise FedcanonError(f"the run {run.name} is not finished: use 'fedcanon resume'.")
