@@ -210,8 +210,11 @@ class LocalEngine(Engine):
     def load(self, state: State) -> None:
         if "membership" in state:
             raise FedcanonError("this run was on Flower and can only go on there: --engine flower.")
-        self.clients = {int(client): own for client, own in state["clients"].items()}
-        self.buffers = state["buffers"]
+        clients = {int(client): own for client, own in state["clients"].items()}
+        entries = state["buffers"].shape[-1]  # of the model, or of every node's own
+        if clients.keys() - set(self.available()) or entries != self.buffers.shape[-1]:
+            raise ValueError("it has other clients, or another model")
+        self.clients, self.buffers = clients, state["buffers"]
         self._last_sent = state["last_sent"]
         self._last_participants = frozenset(state["last_participants"])
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from datetime import datetime
+from functools import partial
 from itertools import chain, count
 from math import prod
 from pathlib import Path
@@ -28,6 +30,7 @@ from fedcanon.files import (
     make_durable,
     read_json,
     read_json_lines,
+    salvaged_json_lines,
     write_whole,
 )
 from fedcanon.objectives import DataSummary
@@ -111,12 +114,12 @@ class RunFolder:
                 f"the folder {path} exists already: choose another name, or go on with "
                 f"'fedcanon resume {path}'."
             )
-        with explained(f"cannot make the folder {path}"):
-            path.mkdir(parents=True)
         run = cls(path)
         facts = asdict(Environment.here(list(automatic)))
-        run._write("environment.json", json.dumps(facts, indent=2))
-        run.write_config(config)  # last: a folder is recognised as a run by this file
+        with explained(f"cannot make the folder {path}"):
+            path.mkdir(parents=True)
+            run._write("environment.json", json.dumps(facts, indent=2))
+            run.write_config(config)  # last: a folder is recognised as a run by this file
         return run
 
     def write_config(self, config: Config) -> None:
@@ -223,6 +226,26 @@ class RunFolder:
     def records(self) -> list[Record]:
         """The measures so far; a last line that was cut off by a crash is left out."""
         return read_json_lines(self.path / "history.jsonl", _RECORD)
+
+    def salvaged_records(self) -> tuple[list[Record], str]:
+        """The measures that can be read, and a sentence if others cannot, which is else empty.
+
+        Before anything is left out, the history is copied to history-damaged.jsonl.
+        """
+        history, copy = self.path / "history.jsonl", self.path / "history-damaged.jsonl"
+        readable, damaged = salvaged_json_lines(history, _RECORD)
+        records = list[Record]()
+        for record in readable:
+            if not records or record.round > records[-1].round:
+                records.append(record)
+        if left_out := damaged + len(readable) - len(records):
+            with explained(f"cannot copy {history}"):
+                write_whole(copy, partial(shutil.copyfile, history))
+            return records, (
+                f"{left_out} damaged line{'s' if left_out > 1 else ''} of {history} left out; the "
+                f"damaged history is kept in {copy.name}."
+            )
+        return records, ""
 
     def reopen(self, records: Sequence[Record]) -> None:
         """Prepare to resume the run after these measures; later ones are deleted."""
