@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -59,6 +60,14 @@ class Checkpoints:
         newest = self._write(f"round-{t:09}", state)
         make_durable(self._folder)
         self._tidy(newest)
+
+    def remove(self) -> None:
+        """Delete all checkpoints, and their folder if there is nothing else in it."""
+        for path in [*self._newest_first(), *self._folder.glob("part-*-*.safetensors")]:
+            path.unlink()
+        remove_unfinished(self._folder)
+        with suppress(OSError):  # other files are not ours
+            self._folder.rmdir()
 
     @property
     def is_empty(self) -> bool:

@@ -82,6 +82,11 @@ def remove_unfinished(folder: Path) -> None:
         left.unlink(missing_ok=True)
 
 
+def is_unfinished(path: Path) -> bool:
+    """Tell whether a path is one that ``unfinished`` gives."""
+    return path.name.startswith(_UNFINISHED)
+
+
 def make_durable(path: Path) -> None:
     """Make the system write a file, or the entries of a folder, to the disk now."""
     handle = os.open(path, os.O_RDONLY)
@@ -116,11 +121,11 @@ def lock_of(folder: Path) -> FileLock:
 def locked(folder: Path, refusal: str) -> Iterator[None]:
     """Keep other processes out of a folder; if one is at work there, raise ``refusal``."""
     lock = lock_of(folder)
-    try:
-        with explained(f"cannot write to {folder}"):
+    with explained(f"cannot write to {folder}"):
+        try:
             lock.acquire(blocking=False)
-    except Timeout:
-        raise FedcanonError(refusal) from None
+        except Timeout:
+            raise FedcanonError(refusal) from None
     try:
         yield
     finally:

@@ -25,6 +25,7 @@ from fedcanon.errors import FedcanonError
 from fedcanon.files import (
     Count,
     explained,
+    is_unfinished,
     lock_of,
     locked,
     make_durable,
@@ -79,6 +80,12 @@ _ENDING = TypeAdapter(Ending)
 _RECORD = TypeAdapter(Record)
 
 
+_FIRST_FILES = frozenset(
+    {"environment.json", "seal", "config.toml", "log.txt", "deployment.json", ".lock"}
+)
+"""What the folder of a run has before there is anything to resume."""
+
+
 class RunFolder:
     """The folder of one run.
 
@@ -128,6 +135,33 @@ class RunFolder:
         if code_named(config):
             self._write("seal", seal(text))
         self._write("config.toml", text)
+
+    def discard(self) -> None:
+        """Remove the folder of a run that was killed before it could be resumed, if it exists.
+
+        Raises:
+            FedcanonError: There is something in it that no such run has written; all of it stays.
+        """
+        if not self.path.exists():
+            return
+        with explained(f"cannot remove {self.path}"):
+            for path in sorted(self.path.iterdir()):
+                known = path.name in _FIRST_FILES or is_unfinished(path)
+                if not known or path.is_symlink() or not path.is_file():
+                    self._refuse_to_discard(path)
+            config = self.path / "config.toml"
+            if config.exists() and self.environment is None:  # which every run writes before
+                self._refuse_to_discard(config)
+            with self.locked():
+                for path in self.path.iterdir():
+                    path.unlink()
+            self.path.rmdir()
+
+    def _refuse_to_discard(self, path: Path) -> None:
+        raise FedcanonError(
+            f"the folder {self.path} is not that of a run which has just begun, for it holds "
+            f"{path.name}: choose another folder, or move it away."
+        )
 
     @classmethod
     def find(cls, name: str | Path) -> RunFolder:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import shutil
 import signal
 import threading
 from collections.abc import Iterator
@@ -73,7 +72,7 @@ def run_once(path: Path, config: Config, goal: Goal) -> float:
             known = code_named(run.config) == code_named(config)
             resume(path, observers=[stop], trust=known)
         else:
-            shutil.rmtree(path, ignore_errors=True)  # a run that was killed before it was one
+            run.discard()  # if it was killed before it was one
             alone = changed(config, {"engine.name": "serial"})  # the sweep fills the cores
             train_in(path, alone, build(alone), [stop])
     ending = run.result
