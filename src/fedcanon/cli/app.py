@@ -15,6 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedcanon.errors import FedcanonError, RunStoppedError
+from fedcanon.text import printable
 from fedcanon.version import __version__
 
 app = typer.Typer(
@@ -39,8 +40,7 @@ Trust = Annotated[
 
 def plain(text: object) -> str:
     """Text for the console: brackets are no markup, control characters are written as codes."""
-    letters = (c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in str(text))
-    return escape("".join(letters))
+    return escape(printable(text, lines=True))
 
 
 def table_of(*texts: str, numbers: Sequence[str] = ()) -> Table:

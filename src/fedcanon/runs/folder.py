@@ -39,6 +39,7 @@ from fedcanon.runs.config import Config, load_config
 from fedcanon.runs.environment import Environment
 from fedcanon.runs.measures import Record, frame
 from fedcanon.runs.trust import code_named, is_sealed, seal
+from fedcanon.text import printable
 
 
 def runs_folder() -> Path:
@@ -299,7 +300,7 @@ class RunFolder:
         """Add a line to the log."""
         now = datetime.now().astimezone().isoformat(timespec="seconds")
         with (self.path / "log.txt").open("a", encoding="utf-8") as file:
-            file.write(f"{now}  {message}\n")
+            file.write(f"{now}  {printable(message)}\n")
 
     def finish(self, stopped: str, records: Sequence[Record]) -> None:
         """Write the table of measures and why the run ended."""
