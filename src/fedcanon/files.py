@@ -141,6 +141,12 @@ def private_file(path: Path) -> BinaryIO:
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
 
 
+def private_folder(path: Path) -> None:
+    """Make a folder that only its owner may enter, if there is none yet, and those above it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.mkdir(mode=0o700, exist_ok=True)
+
+
 @contextmanager
 def explained(failure: str) -> Iterator[None]:
     """Turn an error of the system into a sentence: ``failure``, a colon and the reason."""

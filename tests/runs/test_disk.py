@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import stat
 import subprocess
 import sys
 
@@ -9,6 +10,7 @@ import pytest
 
 from fedcanon import FedcanonError, Observer, resume, train
 from fedcanon.files import unfinished
+from fedcanon.runs.config import make_config
 from fedcanon.runs.folder import RunFolder
 
 SMALL = {"rounds": 4, "model": "linear", "clients": {"count": 3}, "checkpoint": {"rounds": 1}}
@@ -111,3 +113,13 @@ def test_a_line_of_the_log_stays_one_line_of_text(tmp_path):
     run.log("client 3 says \x1b[2J\nand \u202emore")
     [line] = (tmp_path / "log.txt").read_text().splitlines()
     assert line.endswith(r"client 3 says \x1b[2J\nand \u202emore")
+
+
+def test_the_run_of_a_deployment_is_for_its_owner_alone(tmp_path):
+    modes = {}
+    for engine in ("deployed", "serial"):
+        config = make_config(None, {"engine": {"name": engine}})
+        folder = RunFolder.create(tmp_path / "new" / engine, config).path
+        modes[engine] = stat.S_IMODE(folder.stat().st_mode)
+    assert modes["deployed"] == 0o700
+    assert modes["serial"] != 0o700

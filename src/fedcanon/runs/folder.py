@@ -29,13 +29,14 @@ from fedcanon.files import (
     lock_of,
     locked,
     make_durable,
+    private_folder,
     read_json,
     read_json_lines,
     salvaged_json_lines,
     write_whole,
 )
 from fedcanon.objectives import DataSummary
-from fedcanon.runs.config import Config, load_config
+from fedcanon.runs.config import DEPLOYED, Config, load_config
 from fedcanon.runs.environment import Environment
 from fedcanon.runs.measures import Record, frame
 from fedcanon.runs.trust import code_named, is_sealed, seal
@@ -125,7 +126,10 @@ class RunFolder:
         run = cls(path)
         facts = asdict(Environment.here(list(automatic)))
         with explained(f"cannot make the folder {path}"):
-            path.mkdir(parents=True)
+            if config.engine.name == DEPLOYED:  # what clients send is for the operator alone
+                private_folder(path)
+            else:
+                path.mkdir(parents=True)
             run._write("environment.json", json.dumps(facts, indent=2))
             run.write_config(config)  # last: a folder is recognised as a run by this file
         return run

@@ -57,7 +57,7 @@ def is_sealed(text: str, code: bytes) -> bool:
 
 def _key() -> bytes:
     path = Path.home() / ".fedcanon" / "key"
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(mode=0o700, exist_ok=True)
     with suppress(FileExistsError), private_file(path) as file:
         file.write(secrets.token_bytes(32))
     return path.read_bytes()
