@@ -279,13 +279,16 @@ _SAVED = TypeAdapter(_Saved)
 
 
 def _require_like(state: State, own: State) -> None:
-    """Raise a ``ValueError`` if a state has other entries than ``own``, or of another kind."""
-    if state.keys() != own.keys():
-        raise ValueError(f"its entries {sorted(state)} should be {sorted(own)}")
+    """Raise a ``ValueError`` if a state lacks an entry of ``own`` or has it in another form.
+
+    Some methods add an entry, or a row for each node, in their first round.
+    """
+    if missing := own.keys() - state.keys():
+        raise ValueError(f"it has no entry '{min(missing)}'")
     for name, value in own.items():
         found = state[name]
         if isinstance(value, Tensor):
-            alike = isinstance(found, Tensor) and found.shape == value.shape
+            alike = isinstance(found, Tensor) and found.shape[-1:] == value.shape[-1:]
         else:
             alike = value is None or found is None or isinstance(found, int | float)
         if not alike:
