@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,12 +13,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from pydantic import BaseModel, ConfigDict, model_validator
 from safetensors import SafetensorError
 from safetensors import safe_open as open_safetensors
 from safetensors.numpy import save_file
 from torch import Tensor
 
-from fedcanon.errors import FedcanonError
+from fedcanon.errors import FedcanonError, first_line
 from fedcanon.files import make_durable, remove_unfinished, unfinished
 
 Tree = dict[str, Any]
@@ -59,6 +61,14 @@ class Checkpoints:
         make_durable(self._folder)
         self._tidy(newest)
 
+    def remove(self) -> None:
+        """Delete all checkpoints, and their folder if there is nothing else in it."""
+        for path in [*self._newest_first(), *self._folder.glob("part-*-*.safetensors")]:
+            path.unlink()
+        remove_unfinished(self._folder)
+        with suppress(OSError):  # other files are not ours
+            self._folder.rmdir()
+
     @property
     def is_empty(self) -> bool:
         """Whether the folder has no checkpoints, not even damaged ones."""
@@ -92,12 +102,12 @@ class Checkpoints:
 
     def load(self, device: torch.device) -> Tree | None:
         """Return the newest state that is not damaged, or None if there is none."""
+        files = {_name(path): path for path in self._folder.glob("part-*-*.safetensors")}
         for path in self._newest_first():
-            parts = {name: self._folder.glob(f"part-{name}-*") for name in _part_names(path)}
-            files = {name: next(found, None) for name, found in parts.items()}
-            whole = all(file is not None and _is_whole(file) for file in [path, *files.values()])
+            parts = _part_names(path)
+            whole = _is_whole(path) and all(p in files and _is_whole(files[p]) for p in parts)
             if whole:
-                return read_tree(path, device)
+                return read_tree(path, device, files)
         return None
 
     def _newest_first(self) -> list[Path]:
@@ -121,22 +131,47 @@ def _parts(node: Any) -> Iterator[Part]:
             yield from _parts(branch)
 
 
+class _Node(BaseModel):
+    """A node of a tree as the metadata of a file describe it: one of four kinds."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    tensor: str | None = None
+    part: str | None = None
+    table: dict[str, _Node] | None = None
+    value: Any = None
+
+    @model_validator(mode="after")
+    def _has_one_kind(self) -> _Node:
+        if len(self.model_fields_set) != 1:
+            raise ValueError("a node must have exactly one kind")
+        return self
+
+
+_DAMAGE = (OSError, SafetensorError, ValueError, LookupError, TypeError, RecursionError)
+"""What is raised for a file that is no checkpoint."""
+
+
+def _structure(file: Any) -> _Node:
+    """Return the structure of the state in an open file."""
+    # pydantic's own parser might read numbers with other last bits.
+    return _Node.model_validate(json.loads(file.metadata()["state"]))
+
+
 def _part_names(path: Path) -> list[str]:
     """Return the names of the parts of a checkpoint; none if it is damaged."""
-    names = list[str]()
 
-    def look(node: Any) -> None:
-        if "part" in node:
-            names.append(node["part"])
-        for branch in node.get("table", {}).values():
-            look(branch)
+    def names(node: _Node) -> Iterator[str]:
+        if node.part is not None:
+            yield node.part
+        for branch in (node.table or {}).values():
+            yield from names(branch)
 
     try:
         with open_safetensors(path, framework="pt") as file:
-            look(json.loads(file.metadata()["state"]))
-    except (OSError, SafetensorError, ValueError, KeyError, TypeError):
+            return list(names(_structure(file)))
+    except _DAMAGE:
         return []
-    return names
 
 
 def _digest(path: Path) -> str:
@@ -171,28 +206,35 @@ def write_tree(path: Path, state: Tree) -> None:
     save_file(arrays, path, metadata={"state": json.dumps(structure)})
 
 
-def read_tree(path: Path, device: torch.device) -> Tree:
+def read_tree(path: Path, device: torch.device, parts: Mapping[str, Path] | None = None) -> Tree:
     """Read a state that ``write_tree`` has written; all keys have become strings.
+
+    Args:
+        path: The file.
+        device: Where its tensors go.
+        parts: The files of the parts that the state may contain, by their names.
 
     Raises:
         FedcanonError: The file is not a checkpoint.
     """
+    files = parts or {}
+
+    def restored(node: _Node) -> Any:
+        if node.tensor is not None:
+            return arrays[node.tensor]
+        if node.part is not None:
+            return Part(node.part, partial(read_tree, files[node.part], device))
+        if node.table is not None:
+            return {key: restored(inner) for key, inner in node.table.items()}
+        return node.value
+
     try:
         with open_safetensors(path, framework="pt", device=str(device)) as file:
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            structure = json.loads(file.metadata()["state"])
-    except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
-        raise FedcanonError(f"{path} is not a checkpoint of fedcanon: {error}.") from None
-
-    def restored(node: Any) -> Any:
-        if "tensor" in node:
-            return arrays[node["tensor"]]
-        if "table" in node:
-            return {key: restored(value) for key, value in node["table"].items()}
-        if "part" in node:
-            [file] = path.parent.glob(f"part-{node['part']}-*")
-            return Part(node["part"], partial(read_tree, file, device))
-        return node["value"]
-
-    state: Tree = restored(structure)
+            state = restored(_structure(file))
+        if not isinstance(state, dict):
+            raise ValueError("its state is no table")
+    except _DAMAGE as error:
+        reason = first_line(error)
+        raise FedcanonError(f"{path} is not a checkpoint of fedcanon: {reason}.") from None
     return state

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Annotated, BinaryIO, TypeVar
 
 from filelock import FileLock, Timeout
 from pydantic import Field, TypeAdapter, ValidationError
+from safetensors import SafetensorError
 
 from fedcanon.errors import FedcanonError
 
@@ -50,18 +53,38 @@ def unfinished(path: Path) -> Iterator[Path]:
     """Give a temporary path beside ``path``; what is still there at the end is removed.
 
     Its suffix is that of ``path``, because some libraries choose a format by it.
+
+    Raises:
+        OSError: Also where safetensors or PyTorch could not write and raised something else.
     """
     temporary = path.with_name(f"{_UNFINISHED}{os.getpid()}-{path.name}")
     try:
         yield temporary
+    except (SafetensorError, RuntimeError) as error:
+        raise _system_error(error) or error from None
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # the folder may be gone, or not to be changed any more
+            temporary.unlink(missing_ok=True)
+
+
+def _system_error(error: Exception) -> OSError | None:
+    """The error of the system behind one of safetensors or PyTorch, which only its text tells."""
+    if number := re.search(r"os error (\d+)", str(error)):
+        return OSError(int(number[1]), os.strerror(int(number[1])))
+    if "inline_container" in str(error):
+        return OSError(errno.EIO, "the file could not be written whole")
+    return None
 
 
 def remove_unfinished(folder: Path) -> None:
     """Remove the temporary files that killed processes have left in a folder."""
     for left in folder.glob(f"{_UNFINISHED}*"):
         left.unlink(missing_ok=True)
+
+
+def is_unfinished(path: Path) -> bool:
+    """Tell whether a path is one that ``unfinished`` gives."""
+    return path.name.startswith(_UNFINISHED)
 
 
 def make_durable(path: Path) -> None:
@@ -97,11 +120,16 @@ def lock_of(folder: Path) -> FileLock:
 @contextmanager
 def locked(folder: Path, refusal: str) -> Iterator[None]:
     """Keep other processes out of a folder; if one is at work there, raise ``refusal``."""
+    lock = lock_of(folder)
+    with explained(f"cannot write to {folder}"):
+        try:
+            lock.acquire(blocking=False)
+        except Timeout:
+            raise FedcanonError(refusal) from None
     try:
-        with lock_of(folder).acquire(blocking=False):
-            yield
-    except Timeout:
-        raise FedcanonError(refusal) from None
+        yield
+    finally:
+        lock.release()
 
 
 def private_file(path: Path) -> BinaryIO:
@@ -111,6 +139,12 @@ def private_file(path: Path) -> BinaryIO:
         FileExistsError: There is such a file already.
     """
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+
+
+def private_folder(path: Path) -> None:
+    """Make a folder that only its owner may enter, if there is none yet, and those above it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.mkdir(mode=0o700, exist_ok=True)
 
 
 @contextmanager
@@ -144,8 +178,25 @@ def read_json_lines(path: Path, kind: TypeAdapter[T]) -> list[T]:
 
     Arguments and errors are those of ``read_json``. A file that does not exist has no lines.
     """
-    lines = (_read(path) or b"").split(b"\n")[:-1]
-    return [_checked(path, kind, line, f"line {n}: ") for n, line in enumerate(lines, start=1)]
+    return [_checked(path, kind, line, f"line {n}: ") for n, line in _lines(path)]
+
+
+def salvaged_json_lines(path: Path, kind: TypeAdapter[T]) -> tuple[list[T], int]:
+    """Read such a file as far as possible: its undamaged lines, and how many are damaged.
+
+    A last line that was cut off counts as neither.
+    """
+    found, damaged = list[T](), 0
+    for _, line in _lines(path):
+        try:
+            found.append(kind.validate_json(line, strict=True))
+        except ValidationError:
+            damaged += 1
+    return found, damaged
+
+
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    return enumerate((_read(path) or b"").split(b"\n")[:-1], start=1)
 
 
 def _read(path: Path) -> bytes | None:

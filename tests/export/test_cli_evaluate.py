@@ -172,3 +172,18 @@ def test_a_run_that_is_not_finished_is_refused(fedcanon, sparse_run, tmp_path):
         code, _, err = fedcanon(command, str(tmp_path))
         assert code == 2
         assert "is not finished" in err
+
+
+def test_a_run_on_a_relative_path_is_evaluated_from_another_folder(fedcanon, tmp_path, monkeypatch):
+    (tmp_path / "here").mkdir()
+    (tmp_path / "there").mkdir()
+    table(tmp_path / "here" / "train.csv", 3)
+    table(tmp_path / "here" / "new.csv", 3, seed=1)
+    monkeypatch.chdir(tmp_path / "here")
+    data = {"name": "table", "path": "train.csv", "test": "new.csv", "label": "label"}
+    settings = {"data": {**data, "partition": "iid"}, "clients": {"count": 2}}
+    train(settings, rounds=2, model="linear", folder="run")
+    monkeypatch.chdir(tmp_path / "there")
+    code, out, err = fedcanon("evaluate", "../here/run")
+    assert (code, err) == (0, "")
+    assert figures(out)[1] == pytest.approx(load("../here/run").last.test["accuracy"], abs=1e-4)

@@ -10,12 +10,15 @@ import tomli_w
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from safetensors.torch import save_file
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
 from fedcanon import FedcanonError, train
+from fedcanon.checkpoint import _digest
 from fedcanon.cli.app import app
 from fedcanon.report.page.html import content
+from fedcanon.report.page.live import _Server
 from fedcanon.report.page.reading import read_run
 from fedcanon.runs import training
 from fedcanon.runs.folder import RunFolder
@@ -32,6 +35,7 @@ COMMANDS = {
     "evaluate": ["evaluate", "{run}"],
     "export": ["export", "{run}", "--format", "pt"],
     "runs": ["runs"],
+    "longer": ["resume", "{run}", "--rounds", "4"],
 }
 
 SCALARS = (
@@ -137,7 +141,7 @@ READERS = {
     "data.json": {"show", "report", "evaluate", "export"},
     "environment.json": {"show", "report"},
     "result.json": {"show", "report", "resume", "evaluate", "export"},
-    "config.toml": {"show", "report", "resume", "evaluate", "export"},
+    "config.toml": {"show", "report", "resume", "longer", "evaluate", "export"},
 }
 
 
@@ -191,3 +195,98 @@ def test_a_model_file_of_another_network_is_shown_or_named(run):
     (shares,) = content([read_run(RunFolder(run))])["charts"]["layers"]["shares"]
     assert shares == [1.0]
     assert "cannot load the model" in str(invoke(run, "export").exception)
+
+
+def first_checkpoint(run):
+    return sorted((run / "checkpoints").glob("round-*"))[-1]
+
+
+def replaced(path, write):
+    """Put another file in the place of a checkpoint, with the digest of its new content."""
+    changed = path.with_name("changed")
+    write(changed)
+    path.unlink()
+    changed.rename(path.with_name(f"{path.stem.rpartition('-')[0]}-{_digest(changed)}.safetensors"))
+
+
+@pytest.fixture
+def trained(whole_run, tmp_path):
+    """A copy of the run that really goes on."""
+    return shutil.copytree(whole_run, tmp_path / "goes-on")
+
+
+def test_a_checkpoint_with_odd_metadata_ends_with_a_sentence(trained, whole_run):
+    path = first_checkpoint(whole_run)
+    with safe_open(path, framework="pt") as file:
+        structure = json.loads(file.metadata()["state"])
+    tensors = load_file(path)
+
+    @settings(max_examples=25, derandomize=True, deadline=None)
+    @given(changed(structure))
+    def check(odd):
+        shutil.rmtree(trained)
+        shutil.copytree(whole_run, trained)
+        metadata = {"state": json.dumps(odd)}
+        for path in (trained / "checkpoints").glob("round-*"):
+            replaced(path, lambda new: save_file(tensors, new, metadata=metadata))
+        error = invoke(trained, "longer").exception
+        assert isinstance(error, FedcanonError | None), error
+
+    check()
+
+
+def test_a_checkpoint_of_another_model_is_refused(trained):
+    path = first_checkpoint(trained)
+    with safe_open(path, framework="pt") as file:
+        metadata = file.metadata()
+    tensors = {name: torch.cat([t, t]) for name, t in load_file(path).items()}
+    replaced(path, lambda new: save_file(tensors, new, metadata=metadata))
+    error = invoke(trained, "longer").exception
+    assert isinstance(error, FedcanonError)
+    assert str(trained) in str(error)
+    assert "not one of this run" in str(error)
+
+
+@pytest.mark.parametrize("damage", [b"{\n", b'{"round": 1}\n', b"\xff\x00\n", "twice"])
+def test_a_damaged_history_does_not_stop_a_resume(trained, damage):
+    history = trained / "history.jsonl"
+    first, second, third = history.read_bytes().splitlines(keepends=True)
+    garbled = first + (second + second if damage == "twice" else damage) + third
+    history.write_bytes(garbled)
+    result = invoke(trained, "longer")
+    assert result.exit_code == 0, result
+    shown = "".join(result.output.split())
+    assert "1damagedlineof" in shown
+    assert "history-damaged.jsonl" in shown
+    assert (trained / "history-damaged.jsonl").read_bytes() == garbled
+    rounds = [record.round for record in RunFolder(trained).records()]
+    assert rounds == ([0, 1, 2, 3, 4] if damage == "twice" else [0, 2, 3, 4])
+    assert "damaged line" in (trained / "log.txt").read_text()
+
+
+def test_a_history_that_is_gone_does_not_stop_a_resume(trained):
+    (trained / "history.jsonl").write_bytes(b"\x00" * 100 + b"\n")
+    assert invoke(trained, "longer").exit_code == 0
+    assert [record.round for record in RunFolder(trained).records()] == [2, 3, 4]
+
+
+@pytest.mark.parametrize("name", [*FILES, MODEL])
+def test_a_live_page_says_what_is_damaged(run, name):
+    (run / name).write_bytes(b"\x00[1]\n")
+    with _Server(run, 0) as server:
+        assert name in json.loads(server.news())["problem"]
+
+
+@pytest.mark.parametrize("name", [MODEL, "checkpoints"])
+def test_files_that_are_no_safetensors(run, name):
+    path = first_checkpoint(run) if name == "checkpoints" else run / name
+    whole = path.read_bytes()
+
+    @settings(max_examples=6, derandomize=True, deadline=None)
+    @given(st.integers(0, len(whole)), st.binary(max_size=12))
+    def check(place, noise):
+        path.write_bytes(whole[:place] + noise + whole[place + len(noise) :])
+        for command in COMMANDS:
+            assert isinstance(invoke(run, command).exception, FedcanonError | None)
+
+    check()

@@ -106,6 +106,8 @@ OURS = {
 @pytest.fixture(autouse=True)
 def module(tmp_path, monkeypatch):
     (tmp_path / "own_parts.py").write_text(SOURCE)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "own_parts", raising=False)

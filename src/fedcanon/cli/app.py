@@ -15,6 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedcanon.errors import FedcanonError, RunStoppedError
+from fedcanon.text import printable
 from fedcanon.version import __version__
 
 app = typer.Typer(
@@ -31,12 +32,15 @@ Settings = Annotated[
     list[str] | None,
     typer.Option("--set", help="Change a setting: algorithm.beta=0.05.", metavar="KEY=VALUE"),
 ]
+Trust = Annotated[
+    bool,
+    typer.Option("--trust", help="Import code that the run names, whoever made the run."),
+]
 
 
 def plain(text: object) -> str:
     """Text for the console: brackets are no markup, control characters are written as codes."""
-    letters = (c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in str(text))
-    return escape("".join(letters))
+    return escape(printable(text, lines=True))
 
 
 def table_of(*texts: str, numbers: Sequence[str] = ()) -> Table:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from fedcanon.cli.app import app, console, plain, table_of
+from fedcanon.cli.app import Trust, app, console, plain, table_of
 from fedcanon.data import Dataset
 from fedcanon.errors import FedcanonError
 from fedcanon.export.evaluation import EvaluationByClass
@@ -33,10 +33,11 @@ def evaluate(
         list[str] | None,
         typer.Option("--set", help="An option of the dataset.", metavar="data.KEY=VALUE"),
     ] = None,
+    trust: Trust = False,
 ) -> None:
     """Measure the model of a finished run on test data, overall and for each class."""
     options = dict(map(_option, set_ or []))
-    network = trained(name)
+    network = trained(name, trust=trust)
     source = network.run.config.data.source if data is None else {"name": data}
     with console.status("loading data …"):
         dataset = make_dataset({**source, **options})

@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 from torch import nn
 
-from fedcanon.cli.app import app, console, plain, table_of
+from fedcanon.cli.app import Trust, app, console, plain, table_of
 from fedcanon.errors import FedcanonError
 from fedcanon.export import Format, prune, save, unused_inputs
 from fedcanon.export.formats import dense_size
@@ -36,9 +36,10 @@ def export(
         bool,
         typer.Option("--prune", help="Remove neurons and channels that do nothing."),
     ] = False,
+    trust: Trust = False,
 ) -> None:
     """Write the model of a finished run in formats that other programs read."""
-    network = trained(name)
+    network = trained(name, trust=trust)
     module, dense = network.module, dense_size(network.module)
     if prune_:
         module = _pruned(network)

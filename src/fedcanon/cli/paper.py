@@ -69,7 +69,7 @@ def paper(
         except RunStoppedError:
             raise
         except FedcanonError as error:  # a missing dataset keeps no other item from running
-            console.print(Text(f"{item}: {error}", style="red"))
+            console.print(f"[red]{plain(f'{item}: {error}')}[/]")
             failed.append(item)
     if failed:
         raise FedcanonError(f"not run: {', '.join(failed)}; the reasons are above.")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fedcanon.cli.app import ConfigFile, Settings, app, console, plain
+from fedcanon.cli.app import ConfigFile, Settings, Trust, app, console, plain
 from fedcanon.cli.progress import progress_bar
 from fedcanon.cli.summary import headline, summary
 from fedcanon.cli.watch import live_page
@@ -82,6 +82,7 @@ def resume(
     track: Track = None,
     engine: EngineName = None,
     workers: Workers = None,
+    trust: Trust = False,
 ) -> None:
     """Continue an interrupted run; the result is the same, to the last bit, as without it."""
     if plot:
@@ -96,7 +97,7 @@ def resume(
     ):
         observers = [bar, *trackers]
         result = resume_run(
-            name, rounds=rounds, observers=observers, engine=engine, workers=workers
+            name, rounds=rounds, observers=observers, engine=engine, workers=workers, trust=trust
         )
     _show(result, settings, result.title, plot)
 

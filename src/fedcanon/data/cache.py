@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -115,7 +116,11 @@ def _sha256(path: Path) -> str:
 
 def _remembered(stamp: Path) -> str:
     """The hash of source files that were read before; empty if they were not."""
-    return stamp.read_text() if stamp.is_file() else ""
+    try:
+        found = stamp.read_text(encoding="ascii")
+    except (OSError, UnicodeDecodeError):
+        return ""
+    return found if re.fullmatch("[0-9a-f]{64}", found) else ""
 
 
 def _tensors(place: Path, content: str, version: int) -> Path:
@@ -136,12 +141,15 @@ def _read(tensors: Path, name: str) -> Dataset | None:
         return None
     if stat.st_mtime_ns != record.get("mtime_ns") and _sha256(tensors) != record.get("sha256"):
         return None
-    packed = torch.load(tensors, mmap=True, weights_only=True)
-    train, test = (
-        Split(**packed[part] | {"inputs": _unpacked(packed[part]["inputs"])})
-        for part in ("train", "test")
-    )
-    return Dataset(name, train, test, packed["classes"], packed["note"])
+    try:
+        packed = torch.load(tensors, mmap=True, weights_only=True)
+        train, test = (
+            Split(**packed[part] | {"inputs": _unpacked(packed[part]["inputs"])})
+            for part in ("train", "test")
+        )
+        return Dataset(name, train, test, packed["classes"], packed["note"])
+    except Exception:  # what was not written by this program raises nearly anything
+        return None
 
 
 def _write(tensors: Path, dataset: Dataset) -> None:

@@ -69,6 +69,11 @@ class StateStore:
         # In a round, participants have an old slot and a new one.
         self._file = SparseFile(2 * clients * self._slot_size, on_disk=self._on_disk)
 
+    @property
+    def state_size(self) -> int:
+        """The bytes of one state."""
+        return self._slot_size
+
     def __len__(self) -> int:
         return len(self.slots)
 

@@ -10,6 +10,7 @@ from copy import deepcopy
 from enum import StrEnum
 from functools import partial
 from importlib.util import find_spec
+from io import BytesIO
 from pathlib import Path
 
 import torch
@@ -63,7 +64,9 @@ def dense_size(module: nn.Module) -> int:
 
 def _save_program(module: nn.Module, example_shape: Shape, path: Path) -> None:
     with _quiet():
-        torch.export.save(_program(module, example_shape, "torch.export"), path)
+        buffer = BytesIO()  # on a full disk, writing the file itself would end the process
+        torch.export.save(_program(module, example_shape, "torch.export"), buffer)
+        path.write_bytes(buffer.getbuffer())
 
 
 def _save_onnx(module: nn.Module, example_shape: Shape, path: Path) -> None:

@@ -27,17 +27,18 @@ class Trained:
     data: DataSummary
 
 
-def trained(name: str | Path) -> Trained:
+def trained(name: str | Path, *, trust: bool = False) -> Trained:
     """The network of a run.
 
     Args:
         name: The folder of the run, or its name in the runs folder.
+        trust: Whether to import code that the run names even if this user has not made the run.
 
     Raises:
-        FedcanonError: There is no such run, or it is not finished.
+        FedcanonError: There is no such run, or it is not finished or not trusted.
     """
     run = RunFolder.find(name)
-    module, data = load(run.path).model, run.data
+    module, data = load(run.path, trust=trust).model, run.data
     assert data is not None  # or it could not have been loaded
     # The module of binary logistic regression is a bare nn.Linear: it does not flatten.
     shape = (prod(data.shape),) if run.config.model.name == "logistic" else data.shape

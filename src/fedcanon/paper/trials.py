@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import statistics
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -77,7 +76,7 @@ class Trainer:
             except DivergenceError as error:
                 write_whole(note, str(error))
             # The states of all clients of a network fill a disk, and the run is over.
-            shutil.rmtree(path / "checkpoints", ignore_errors=True)
+            run.checkpoints.remove()
         diverged = note.read_text(encoding="utf-8") if note.is_file() else ""
         return Training(run.records(), diverged)
 
@@ -86,7 +85,7 @@ class Trainer:
             if (path / "config.toml").is_file():
                 resume(path, dataset=dataset, observers=[observer])
             else:
-                shutil.rmtree(path, ignore_errors=True)  # was killed before it was a run
+                RunFolder(path).discard()  # if it was killed before it was a run
                 train(config, dataset=dataset, folder=path, observers=[observer])
 
 

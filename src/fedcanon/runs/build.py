@@ -5,13 +5,15 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
+from pathlib import Path
+from typing import get_args, get_type_hints
 
 import torch
 from torch import Tensor
 
 from fedcanon.algorithms import Schedule
 from fedcanon.compression import COMPRESSORS
-from fedcanon.data import Dataset, make_partition
+from fedcanon.data import DATASETS, Dataset, make_partition
 from fedcanon.data.partition.skew import label_counts
 from fedcanon.engines import LocalEngine, MakeEngine, Rules
 from fedcanon.errors import FedcanonError
@@ -108,7 +110,10 @@ def make_rules(config: Config, layout: Layout) -> Rules:
 
 
 def resolved(config: Config, federation: Federation) -> Config:
-    """The configuration with every parameter of method, penalty and compressor written out."""
+    """The configuration with every parameter of method, penalty and compressor written out.
+
+    The paths of data become absolute: the run may be looked at from another folder.
+    """
     algorithm = {
         field.name: getattr(federation.algorithm, field.name)
         for field in fields(federation.algorithm)  # type: ignore[arg-type]
@@ -126,6 +131,7 @@ def resolved(config: Config, federation: Federation) -> Config:
             "algorithm": {**config.algorithm, **numbers},
             "penalty": penalty,
             "compression": _written_out(COMPRESSORS, config.compression),
+            "data": config.data.model_copy(update=_absolute_paths(config.data.source)),
             # It changes results by rounding: a resumed run must not decide anew.
             "engine": config.engine.model_copy(update={"vectorised": vectorised}),
         }
@@ -139,6 +145,16 @@ def _written_out(registry: Mapping[str, Callable[..., object]], table: Table) ->
     parameters = inspect.signature(registry[table["name"]]).parameters.values()
     defaults = {p.name: p.default for p in parameters if p.default not in (p.empty, None)}
     return {**defaults, **table}
+
+
+def _absolute_paths(source: Table) -> Table:
+    """The options of a dataset that are paths, such as the file of a table, as absolute ones."""
+    hints = get_type_hints(DATASETS[source["name"]]) if source["name"] in DATASETS else {}
+    return {
+        key: str(Path(value).absolute())
+        for key, value in source.items()
+        if isinstance(value, str) and Path in get_args(hints.get(key))
+    }
 
 
 def build_problem(config: Config, dataset: Dataset | None = None) -> Problem:

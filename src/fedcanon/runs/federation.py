@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from typing import Annotated
 
+from pydantic import Field, TypeAdapter
 from torch import Tensor
 
 from fedcanon.algorithms import Algorithm, Assembling, SecondOrder, State, scaled, sends_steps
@@ -13,6 +15,7 @@ from fedcanon.engines import Aggregation, Collected, Evaluation, Local, MakeEngi
 from fedcanon.engines.work import CountedProx, IdleWork
 from fedcanon.errors import FedcanonError, RegroupError, StartOverError
 from fedcanon.expansion import expansion_length
+from fedcanon.files import Count
 from fedcanon.objectives import Problem
 from fedcanon.objectives.base import NO_HESSIAN
 from fedcanon.penalties import Penalty
@@ -152,13 +155,17 @@ class Federation:
         }
 
     def load(self, state: State) -> None:
-        """Restore a state that ``state`` returned, of a federation with the same settings."""
-        self.rounds_done = state["rounds_done"]
-        self.server = state["server"]
-        self.engine.load(state["engine"])
-        self.cost = Cost(**state["cost"])
-        self._guard.load(state["guard"])
-        self._scale_steps(state["step_scale"] / self.step_scale)
+        """Restore a state that ``state`` returned, of a federation with the same settings.
+
+        Raises:
+            ValueError: The state is not of such a federation.
+        """
+        saved = _SAVED.validate_python(state)
+        _require_like(saved.server, self.server)
+        self.engine.load(saved.engine)
+        self._guard.load(saved.guard)
+        self.rounds_done, self.server, self.cost = saved.rounds_done, saved.server, saved.cost
+        self._scale_steps(saved.step_scale / self.step_scale)
 
     def close(self) -> None:
         """End the processes that were started; the next round starts them again."""
@@ -258,3 +265,35 @@ class Federation:
         if len(participants) < len(clients) and self._needs_everyone:
             raise FedcanonError(f"round {self.rounds_done} of {self.algorithm} needs all clients.")
         return participants
+
+
+@dataclass(frozen=True)
+class _Saved:
+    """What a checkpoint contains; engine and guard check more of their own states."""
+
+    rounds_done: Count
+    server: State
+    engine: State
+    cost: Cost
+    step_scale: Annotated[float, Field(gt=0, le=1)]
+    guard: State
+
+
+_SAVED = TypeAdapter(_Saved)
+
+
+def _require_like(state: State, own: State) -> None:
+    """Raise a ``ValueError`` if a state lacks an entry of ``own`` or has it in another form.
+
+    Some methods add an entry, or a row for each node, in their first round.
+    """
+    if missing := own.keys() - state.keys():
+        raise ValueError(f"it has no entry '{min(missing)}'")
+    for name, value in own.items():
+        found = state[name]
+        if isinstance(value, Tensor):
+            alike = isinstance(found, Tensor) and found.shape[-1:] == value.shape[-1:]
+        else:
+            alike = value is None or found is None or isinstance(found, int | float)
+        if not alike:
+            raise ValueError(f"its entry '{name}' does not fit the model")

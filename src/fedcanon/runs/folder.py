@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from datetime import datetime
+from functools import partial
 from itertools import chain, count
+from math import prod
 from pathlib import Path
 from typing import Annotated
 
@@ -22,17 +25,22 @@ from fedcanon.errors import FedcanonError
 from fedcanon.files import (
     Count,
     explained,
+    is_unfinished,
     lock_of,
     locked,
     make_durable,
+    private_folder,
     read_json,
     read_json_lines,
+    salvaged_json_lines,
     write_whole,
 )
 from fedcanon.objectives import DataSummary
-from fedcanon.runs.config import Config, load_config
+from fedcanon.runs.config import DEPLOYED, Config, load_config
 from fedcanon.runs.environment import Environment
 from fedcanon.runs.measures import Record, frame
+from fedcanon.runs.trust import code_named, is_sealed, seal
+from fedcanon.text import printable
 
 
 def runs_folder() -> Path:
@@ -55,10 +63,16 @@ class Ending(BaseModel):
         return {"round": self.round, **self.__pydantic_extra__}
 
 
+_LARGEST = 2**40
+"""Numbers in an input times classes that a run may have: its linear model would fill 4 TiB."""
+
+
 def _consistent(data: DataSummary) -> DataSummary:
     rows_fit = all(len(row) == data.classes for row in data.label_counts)
     if not (rows_fit and data.classes and all(data.shape)):
         raise ValueError("shape, classes and label_counts do not fit together")
+    if prod(data.shape) * data.classes > _LARGEST:
+        raise ValueError("shape and classes are too large")
     return data
 
 
@@ -66,6 +80,12 @@ _ENVIRONMENT = TypeAdapter(Environment)
 _DATA = TypeAdapter(Annotated[DataSummary, AfterValidator(_consistent)])
 _ENDING = TypeAdapter(Ending)
 _RECORD = TypeAdapter(Record)
+
+
+_FIRST_FILES = frozenset(
+    {"environment.json", "seal", "config.toml", "log.txt", "deployment.json", ".lock"}
+)
+"""What the folder of a run has before there is anything to resume."""
 
 
 class RunFolder:
@@ -80,6 +100,7 @@ class RunFolder:
     model.safetensors    the model by parameter names, written at the end
     result.json          why the run ended, and the last measures
     log.txt              events with their time
+    seal                 shows that this user made config.toml, if it names code to import
     """
 
     def __init__(self, path: Path) -> None:
@@ -102,17 +123,50 @@ class RunFolder:
                 f"the folder {path} exists already: choose another name, or go on with "
                 f"'fedcanon resume {path}'."
             )
-        with explained(f"cannot make the folder {path}"):
-            path.mkdir(parents=True)
         run = cls(path)
         facts = asdict(Environment.here(list(automatic)))
-        run._write("environment.json", json.dumps(facts, indent=2))
-        run.write_config(config)  # last: a folder is recognised as a run by this file
+        with explained(f"cannot make the folder {path}"):
+            if config.engine.name == DEPLOYED:  # what clients send is for the operator alone
+                private_folder(path)
+            else:
+                path.mkdir(parents=True)
+            run._write("environment.json", json.dumps(facts, indent=2))
+            run.write_config(config)  # last: a folder is recognised as a run by this file
         return run
 
     def write_config(self, config: Config) -> None:
-        """Write the settings to config.toml."""
-        self._write("config.toml", tomli_w.dumps(config.model_dump(exclude_none=True)))
+        """Write the settings to config.toml, and a seal if they name code to import."""
+        text = tomli_w.dumps(config.model_dump(exclude_none=True))
+        if code_named(config):
+            self._write("seal", seal(text))
+        self._write("config.toml", text)
+
+    def discard(self) -> None:
+        """Remove the folder of a run that was killed before it could be resumed, if it exists.
+
+        Raises:
+            FedcanonError: There is something in it that no such run has written; all of it stays.
+        """
+        if not self.path.exists():
+            return
+        with explained(f"cannot remove {self.path}"):
+            for path in sorted(self.path.iterdir()):
+                known = path.name in _FIRST_FILES or is_unfinished(path)
+                if not known or path.is_symlink() or not path.is_file():
+                    self._refuse_to_discard(path)
+            config = self.path / "config.toml"
+            if config.exists() and self.environment is None:  # which every run writes before
+                self._refuse_to_discard(config)
+            with self.locked():
+                for path in self.path.iterdir():
+                    path.unlink()
+            self.path.rmdir()
+
+    def _refuse_to_discard(self, path: Path) -> None:
+        raise FedcanonError(
+            f"the folder {self.path} is not that of a run which has just begun, for it holds "
+            f"{path.name}: choose another folder, or move it away."
+        )
 
     @classmethod
     def find(cls, name: str | Path) -> RunFolder:
@@ -151,6 +205,25 @@ class RunFolder:
             return load_config(path)
         except FedcanonError as error:
             raise FedcanonError(f"{path} is not the configuration of a run: {error}") from None
+
+    def require_trust(self, trust: bool) -> None:
+        """Raise a ``FedcanonError`` if the run names code to import that might be a stranger's.
+
+        Args:
+            trust: Whether the user trusts the run; a run that this user has made needs no trust.
+        """
+        code = code_named(self.config)
+        if code and not trust and not self._is_sealed():
+            raise FedcanonError(
+                f"the run {self.name} would import {', '.join(code)}, and you have not made it "
+                "here: if you trust whoever did, allow it with --trust (in Python trust=True)."
+            )
+
+    def _is_sealed(self) -> bool:
+        with explained(f"cannot read the run {self.name}"):
+            path = self.path / "seal"
+            text = (self.path / "config.toml").read_text(encoding="utf-8")
+            return path.is_file() and is_sealed(text, path.read_bytes())
 
     @property
     def environment(self) -> Environment | None:
@@ -193,6 +266,26 @@ class RunFolder:
         """The measures so far; a last line that was cut off by a crash is left out."""
         return read_json_lines(self.path / "history.jsonl", _RECORD)
 
+    def salvaged_records(self) -> tuple[list[Record], str]:
+        """The measures that can be read, and a sentence if others cannot, which is else empty.
+
+        Before anything is left out, the history is copied to history-damaged.jsonl.
+        """
+        history, copy = self.path / "history.jsonl", self.path / "history-damaged.jsonl"
+        readable, damaged = salvaged_json_lines(history, _RECORD)
+        records = list[Record]()
+        for record in readable:
+            if not records or record.round > records[-1].round:
+                records.append(record)
+        if left_out := damaged + len(readable) - len(records):
+            with explained(f"cannot copy {history}"):
+                write_whole(copy, partial(shutil.copyfile, history))
+            return records, (
+                f"{left_out} damaged line{'s' if left_out > 1 else ''} of {history} left out; the "
+                f"damaged history is kept in {copy.name}."
+            )
+        return records, ""
+
     def reopen(self, records: Sequence[Record]) -> None:
         """Prepare to resume the run after these measures; later ones are deleted."""
         self._write("history.jsonl", "".join(f"{_line(record)}\n" for record in records))
@@ -211,7 +304,7 @@ class RunFolder:
         """Add a line to the log."""
         now = datetime.now().astimezone().isoformat(timespec="seconds")
         with (self.path / "log.txt").open("a", encoding="utf-8") as file:
-            file.write(f"{now}  {message}\n")
+            file.write(f"{now}  {printable(message)}\n")
 
     def finish(self, stopped: str, records: Sequence[Record]) -> None:
         """Write the table of measures and why the run ended."""

@@ -61,5 +61,7 @@ class Guard:
 
     def load(self, state: dict[str, Any]) -> None:
         """Restore a state that ``state`` returned."""
-        for name, value in state.items():
-            setattr(self, name if name == "returns" else f"_{name}", value)
+        if state:
+            self._first, self._best = float(state["first"]), float(state["best"])
+            self._worse, self.returns = int(state["worse"]), int(state["returns"])
+            self._model, self._buffers = state["model"], state["buffers"]

@@ -7,13 +7,14 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from fedcanon.data import Dataset
+from fedcanon.engines.client import explain_errors
 from fedcanon.errors import FedcanonError, RunStoppedError, is_out_of_memory
 from fedcanon.objectives.flat import FlatModule
 from fedcanon.runs.build import build, resolved
@@ -65,7 +66,7 @@ def train_in(
     """Train a federation that was built from ``config`` and store the run in a new folder."""
     automatic = [f"algorithm.{key}" for key in sorted(open_steps(config.algorithm))]
     run = RunFolder.create(path, resolved(config, federation), automatic)
-    with run.locked():
+    with run.locked(), _explained(run, config):
         return _train_and_save(run, config, federation, (), observers)
 
 
@@ -77,6 +78,7 @@ def resume(
     observers: Sequence[Observer] = (),
     engine: str | None = None,
     workers: int | None = None,
+    trust: bool = False,
 ) -> Result:
     """Resume a run from its last checkpoint; the result has the bits of an uninterrupted run.
 
@@ -87,17 +89,22 @@ def resume(
         observers: Objects that follow the run.
         engine: Another engine, which does not change the result.
         workers: Another number of workers, which does not change the result.
+        trust: Whether to import code that the run names (``package.module:Name``) even if it was
+            made by somebody else, or on another machine.
 
     Raises:
-        FedcanonError: The run does not exist, is finished or runs in another process.
+        FedcanonError: The run does not exist, is finished or runs in another process, or it is not
+            trusted.
     """
+    run = RunFolder.find(name)
+    run.require_trust(trust)
 
     def make(config: Config) -> Federation:
         if config.engine.name == DEPLOYED:
             raise FedcanonError(f"{name} is a run over real clients: go on with 'flwr run'.")
         return build(changed(config, engine_settings(engine, workers)), dataset)
 
-    return resume_with(RunFolder.find(name), make, rounds=rounds, observers=observers)
+    return resume_with(run, make, rounds=rounds, observers=observers)
 
 
 def resume_with(
@@ -120,7 +127,7 @@ def resume_with(
     Raises:
         FedcanonError: The run is finished, or no checkpoint can be used.
     """
-    with run.locked():
+    with run.locked(), _explained(run, run.config):
         config = run.config
         if rounds is not None:
             config = changed(config, {"rounds": rounds})
@@ -128,7 +135,8 @@ def resume_with(
         federation = make(config)
         found = run.checkpoints.load(federation.problem.start.device)
         if found is not None:
-            federation.load(found)
+            with explain_errors(f"the newest checkpoint of {run.path} is not one of this run"):
+                federation.load(found)
         elif not (may_restart or run.checkpoints.is_empty):
             raise FedcanonError(
                 f"all checkpoints in {run.path / 'checkpoints'} are damaged: restore a copy of "
@@ -139,19 +147,30 @@ def resume_with(
             raise FedcanonError(
                 f"the run {run.name} is finished after {done} rounds: go on with --rounds."
             )
-        records = [record for record in run.records() if record.round <= done] if found else []
+        records, loss = run.salvaged_records() if found else ([], "")
+        records = [record for record in records if record.round <= done]
         run.reopen(records)
         run.log(f"resumed after round {done}")
+        if loss:
+            run.log(loss)
+            for observer in observers:
+                observer.event(loss)
         return _train_and_save(run, config, federation, records, observers)
 
 
-def load(name: str | Path) -> Result:
+def load(name: str | Path, *, trust: bool = False) -> Result:
     """Load the model and the measures of a finished run.
 
+    Args:
+        name: The folder of the run, or its name in the runs folder.
+        trust: Whether to import code that the run names (``package.module:Name``) even if it was
+            made by somebody else, or on another machine.
+
     Raises:
-        FedcanonError: The run does not exist or is not finished.
+        FedcanonError: The run does not exist, is not finished or is not trusted.
     """
     run = RunFolder.find(name)
+    run.require_trust(trust)
     result, data = run.result, run.data
     if result is None or data is None:
         raise FedcanonError(f"the run {run.name} is not finished: use 'fedcanon resume'.")
@@ -212,13 +231,9 @@ def _train_and_save(
             observers = [recorder, *observers]
             result = fit_as(config, federation, records, observers, may_slow_down=may_slow_down)
     except FedcanonError as error:
-        run.log(str(error))
+        with suppress(OSError):  # this may be the reason
+            run.log(str(error))
         raise
-    except (OSError, MemoryError, RuntimeError) as error:
-        message = _explained(run, config, error)
-        if message is None:
-            raise
-        raise FedcanonError(message) from error
     save_model(result.model, run.path / MODEL)
     run.finish(result.stopped, result.records)
     if asked_to_stop.is_set():  # in the last round: the caller must not begin another run
@@ -231,14 +246,22 @@ def resume_command(run: RunFolder, config: Config) -> str:
     return "flwr run" if config.engine.name == DEPLOYED else f"fedcanon resume {run.path}"
 
 
-def _explained(run: RunFolder, config: Config, error: Exception) -> str | None:
-    """Return the message for an error about a full disk or too little memory, or else None."""
-    go_on = f"The last checkpoint is kept: go on with '{resume_command(run, config)}'."
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return f"the disk of {run.path} is full: free some space. {go_on}"
-    if is_out_of_memory(error):
-        return f"there is not enough memory for this run. {go_on}"
-    return None
+@contextmanager
+def _explained(run: RunFolder, config: Config) -> Iterator[None]:
+    """Turn errors about the disk or too little memory into sentences that say how to go on."""
+    try:
+        yield
+    except (OSError, MemoryError, RuntimeError) as error:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            reason = f"the disk of {run.path} is full: free some space."
+        elif isinstance(error, OSError) and error.errno is not None:
+            reason = f"the run {run.path} cannot go on: {error.strerror}."
+        elif is_out_of_memory(error):
+            reason = "there is not enough memory for this run."
+        else:
+            raise
+        go_on = f"The last checkpoint is kept: go on with '{resume_command(run, config)}'."
+        raise FedcanonError(f"{reason} {go_on}") from error
 
 
 class _Recorder(Observer):

@@ -11,6 +11,7 @@ from pydantic import TypeAdapter
 from torch import Tensor
 
 from fedcanon.checkpoint import Checkpoints
+from fedcanon.errors import FedcanonError, first_line
 from fedcanon.runs.measures import Record
 
 
@@ -47,11 +48,21 @@ def keep_point(folder: Path, number: int, point: Point, parameters: Parameters) 
 
 
 def load_point(folder: Path, number: int, device: torch.device) -> tuple[Point, Parameters] | None:
-    """Read the point with this number; None if it has not been written."""
+    """Read the point with this number; None if it has not been written.
+
+    Raises:
+        FedcanonError: There is something else in its place.
+    """
     state = _kept(folder, number).load(device)
     if state is None:
         return None
-    return _POINT.validate_python(state["point"]), Parameters(**state["parameters"])
+    try:
+        return _POINT.validate_python(state["point"]), Parameters(**state["parameters"])
+    except (LookupError, TypeError, ValueError) as error:
+        raise FedcanonError(
+            f"the model number {number} in {folder} is damaged ({first_line(error)}): delete the "
+            "folder of its κ, and it will be trained again."
+        ) from None
 
 
 def _kept(folder: Path, number: int) -> Checkpoints:

@@ -21,7 +21,7 @@ from optuna.samplers import RandomSampler, TPESampler
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
-from fedcanon.errors import FedcanonError
+from fedcanon.errors import FedcanonError, first_line
 from fedcanon.search.goal import Goal
 from fedcanon.search.space import Choices, Range, Sampler, Space
 
@@ -87,13 +87,21 @@ class Trials:
         self._sampler, self._seed = sampler, seed
         self._grid = space.grid() if sampler is Sampler.grid else []
         self._direction = StudyDirection.MAXIMIZE if goal.maximise else StudyDirection.MINIMIZE
-        self._storage = optuna.storages.RDBStorage(f"sqlite:///{path}")
-        self._study = optuna.create_study(
-            study_name=_STUDY,
-            storage=self._storage,
-            direction=self._direction,
-            load_if_exists=True,
-        )
+        try:
+            self._storage = optuna.storages.RDBStorage(f"sqlite:///{path}")
+            self._study = optuna.create_study(
+                study_name=_STUDY,
+                storage=self._storage,
+                direction=self._direction,
+                load_if_exists=True,
+            )
+            self.all()
+        # Optuna, SQLAlchemy, SQLite and JSON raise here, each with exceptions of its own.
+        except Exception as error:
+            raise FedcanonError(
+                f"{path} is damaged or cannot be written ({first_line(error)}): put back a copy, "
+                "or choose another --folder."
+            ) from error
 
     def all(self) -> list[Trial]:
         """All trials so far, by their number."""

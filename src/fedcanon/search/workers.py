@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import shutil
 import signal
 import threading
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ from fedcanon.runs.config import Config, changed
 from fedcanon.runs.folder import RunFolder
 from fedcanon.runs.observers import Observer
 from fedcanon.runs.training import resume, train_in
+from fedcanon.runs.trust import code_named
 from fedcanon.search.goal import Goal
 
 
@@ -68,9 +68,11 @@ def run_once(path: Path, config: Config, goal: Goal) -> float:
     if run.result is None:
         stop = _StopWhenAsked()
         if (path / "config.toml").is_file():
-            resume(path, observers=[stop])
+            # A seal of the run's code could be missing, but the user has just named the same code.
+            known = code_named(run.config) == code_named(config)
+            resume(path, observers=[stop], trust=known)
         else:
-            shutil.rmtree(path, ignore_errors=True)  # a run that was killed before it was one
+            run.discard()  # if it was killed before it was one
             alone = changed(config, {"engine.name": "serial"})  # the sweep fills the cores
             train_in(path, alone, build(alone), [stop])
     ending = run.result

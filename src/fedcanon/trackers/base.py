@@ -17,6 +17,7 @@ from fedcanon.runs.federation import Federation
 from fedcanon.runs.folder import RunFolder
 from fedcanon.runs.measures import Record
 from fedcanon.runs.observers import Observer
+from fedcanon.text import printable
 
 Settings = dict[str, str | int | float]
 """A configuration with dotted keys: ``{"algorithm.beta": 0.1, …}``."""
@@ -113,7 +114,7 @@ class Tracker(Observer, ABC):
             action(*arguments)
         except Exception as error:  # every tool raises its own
             self._is_open = False
-            reason = " ".join(str(error).split()) or type(error).__name__
+            reason = printable(" ".join(str(error).split())) or type(error).__name__
             message = f"the tracker {self.name} failed, the run goes on without it: {reason}"
             self.run.log(message)
             logger.warning(message)

@@ -14,7 +14,11 @@ from torch import Tensor
 
 from fedcanon.data.dataset import Dataset
 from fedcanon.data.own.samples import Samples, build
+from fedcanon.data.sources.images import PILLOW_ERRORS
 from fedcanon.errors import FedcanonError
+
+MOST_PIXELS = 2**26
+"""An image with more pixels is refused before it is unpacked."""
 
 Picture = tuple[str, Path | bytes]
 """What an image is called in a message, and where it is or what its file holds."""
@@ -83,6 +87,11 @@ def _decode(name: str, source: Path | bytes) -> NDArray[np.uint8]:
     """Height × width × channels: one channel for a grey image, otherwise three."""
     try:
         with Image.open(BytesIO(source) if isinstance(source, bytes) else source) as image:
+            if image.width * image.height > MOST_PIXELS:
+                raise FedcanonError(
+                    f"{name} has {image.width}×{image.height} pixels, which are too many: scale "
+                    "the images down."
+                )
             if image.mode[0] in "IF":
                 raise FedcanonError(
                     f"{name} has more than 8 bits for each channel: convert it to 8."
@@ -90,6 +99,6 @@ def _decode(name: str, source: Path | bytes) -> NDArray[np.uint8]:
             pixels = np.asarray(image.convert("L" if image.mode in ("1", "L") else "RGB"))
     except UnidentifiedImageError:
         raise FedcanonError(f"{name} is not an image: take it out of the data.") from None
-    except (OSError, SyntaxError, ValueError) as error:  # what Pillow raises
+    except PILLOW_ERRORS as error:
         raise FedcanonError(f"{name} cannot be read: {error}.") from None
     return pixels.reshape(*pixels.shape[:2], -1)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 from fedcanon.data.dataset import Dataset, Inputs
 from fedcanon.data.own.arrays import numbers
 from fedcanon.data.own.samples import Samples, build
-from fedcanon.errors import FedcanonError
+from fedcanon.data.sources.files import entries
+from fedcanon.errors import FedcanonError, first_line
+
+PACKED = (".gz", ".xz", ".bz2", ".zip")
+"""Endings of compressed tables; a zip file must hold nothing but the table."""
 
 
 def from_table(
@@ -43,10 +48,15 @@ def _read_table(path: Path) -> Any:
     try:
         if path.suffix in (".parquet", ".pq"):
             return pandas.read_parquet(path)
-        if ".csv" in path.suffixes:
+        if path.suffix == ".csv":
             return pandas.read_csv(path, low_memory=False)
-    except (OSError, ValueError) as error:
-        raise FedcanonError(f"cannot read {path}: {error}.") from None
+        if path.suffixes[-2:-1] == [".csv"] and path.suffix in PACKED:
+            [entry] = entries(path.parent, path)
+            return pandas.read_csv(BytesIO(entry.content), low_memory=False)
+    except FedcanonError:
+        raise
+    except Exception as error:  # pandas and pyarrow raise nearly anything
+        raise FedcanonError(f"cannot read {path}: {first_line(error)}.") from None
     raise FedcanonError(f"{path} is not a table that can be read: give a .csv or .parquet file.")
 
 

@@ -37,10 +37,12 @@ def _read(path: Path) -> Split:
         from sklearn.datasets import load_svmlight_file  # takes more than a second to import
 
         matrix, labels = load_svmlight_file(text, n_features=FEATURES, zero_based=False)
-    except ValueError as problem:
+    except (OverflowError, ValueError) as problem:
         raise damaged(path, problem) from problem
     if not np.isin(labels, (-1, 1)).all():
         raise damaged(path, "its labels are not all -1 or +1")
+    if not np.isfinite(matrix.data).all():
+        raise damaged(path, "it has a value that is not finite")
     features = sparse.csr_array(matrix)
     features.eliminate_zeros()
     if len(labels) in OFFICIAL:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 import json
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -20,9 +21,10 @@ from numpy.typing import NDArray
 
 from fedcanon.data.dataset import Dataset, Split
 from fedcanon.data.sources.checks import check_labels
-from fedcanon.data.sources.files import COMPRESSIONS, damaged, find, read, under
+from fedcanon.data.sources.files import COMPRESSIONS, Unpacking, damaged, find, read, under
 from fedcanon.data.sources.images import Pixels, normalise
 from fedcanon.data.sources.source import AbsentError, Source
+from fedcanon.errors import FedcanonError
 
 CLASSES = 62
 SIDE = 28
@@ -82,14 +84,21 @@ def decode(folder: Path, files: Sequence[Path]) -> Dataset:
 def _read(path: Path) -> _Part:
     content = read(path)
     try:
-        part = (_from_archive if path.name.startswith(ARCHIVES) else _from_json)(content)
+        is_archive = path.name.startswith(ARCHIVES)
+        part = _from_archive(content, path) if is_archive else _from_json(content)
+    except FedcanonError:
+        raise
     except Exception as problem:  # a damaged archive raises nearly anything
         raise damaged(path, f"{type(problem).__name__}: {problem}") from problem
     check_labels(part.labels, CLASSES, path)
     return part
 
 
-def _from_archive(content: bytes) -> _Part:
+def _from_archive(content: bytes, path: Path) -> _Part:
+    unpacking = Unpacking(path, len(content))
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        for member in archive.infolist():
+            unpacking.count(member.file_size)  # no more than this is read of it
     with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
         pixels, labels = arrays["x"], arrays["y"].astype(np.int64)
         writers = arrays["writer_ids"][arrays["writer"]]

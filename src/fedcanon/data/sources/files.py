@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
 import lzma
 import re
+import struct
 import tarfile
 import zipfile
 import zlib
@@ -13,17 +15,28 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from fedcanon.data.sources.source import AbsentError
 from fedcanon.errors import FedcanonError
+from fedcanon.units import MIB
 
 COMPRESSIONS = ("", ".gz", ".xz")
 ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".zip")
 
+ALWAYS_ALLOWED = 256 * MIB
+"""Bytes to which any file may unpack."""
+GREATEST_RATIO = 200
+"""A file may also unpack to so many times its size; more is an attempt to fill the memory."""
+
 _DAMAGE = (
     EOFError,
+    OverflowError,
+    RuntimeError,  # a member of a zip file is encrypted, or compressed in an unknown way
+    ValueError,
     gzip.BadGzipFile,
     lzma.LZMAError,
+    struct.error,
     tarfile.TarError,
     zipfile.BadZipFile,
     zlib.error,
@@ -58,6 +71,32 @@ def reading(where: object) -> Iterator[None]:
         raise damaged(where, str(problem) or "it ends too early") from problem
     except OSError as problem:
         raise FedcanonError(f"{where} cannot be read: {problem}.") from problem
+
+
+class Unpacking:
+    """Reads what is packed into one file, as long as it is not absurdly much.
+
+    Args:
+        where: The file, as the user is to read it.
+        packed: Its size in bytes.
+    """
+
+    def __init__(self, where: object, packed: int) -> None:
+        self._where, self._left = where, max(ALWAYS_ALLOWED, GREATEST_RATIO * packed)
+
+    def count(self, size: int) -> None:
+        """Raise a ``FedcanonError`` if with ``size`` more bytes it is too much."""
+        self._left -= size
+        if self._left < 0:
+            raise damaged(self._where, f"it unpacks to more than {GREATEST_RATIO} times its size")
+
+    def read(self, stream: IO[bytes] | io.BufferedIOBase) -> bytes:
+        """The rest of a stream."""
+        chunks = []
+        while chunk := stream.read(MIB):
+            self.count(len(chunk))
+            chunks.append(chunk)
+        return b"".join(chunks)
 
 
 def under(folder: Path) -> list[Path]:
@@ -134,7 +173,7 @@ def matching(
 def read(path: Path) -> bytes:
     """The content of a file, decompressed."""
     with reading(path), _open(path) as stream:
-        return stream.read()
+        return Unpacking(path, path.stat().st_size).read(stream)
 
 
 def entries(folder: Path, path: Path) -> Iterator[Entry]:
@@ -150,14 +189,19 @@ def entries(folder: Path, path: Path) -> Iterator[Entry]:
 def _open(path: Path) -> io.BufferedIOBase:
     if path.suffix in (".gz", ".tgz"):
         return gzip.open(path)
+    if path.suffix == ".bz2":
+        return bz2.open(path)
     return lzma.open(path) if path.suffix == ".xz" else path.open("rb")
 
 
 def _zip_members(path: Path) -> Iterator[Entry]:
     with reading(path), zipfile.ZipFile(path) as archive:
+        unpacking = Unpacking(path, path.stat().st_size)
         for member in archive.infolist():
             if not member.is_dir():
-                yield Entry(member.filename, f"{member.filename} in {path}", archive.read(member))
+                with archive.open(member) as stream:
+                    content = unpacking.read(stream)
+                yield Entry(member.filename, f"{member.filename} in {path}", content)
 
 
 def _tar_members(path: Path) -> Iterator[Entry]:
@@ -166,9 +210,10 @@ def _tar_members(path: Path) -> Iterator[Entry]:
     It must end in zeros, because ``tarfile`` takes a damaged header for the end.
     """
     with reading(path), _open(path) as stream:
+        unpacking = Unpacking(path, path.stat().st_size)
         with tarfile.open(fileobj=stream, mode="r:") as archive:
             for member in archive:
                 if content := archive.extractfile(member):
-                    yield Entry(member.name, f"{member.name} in {path}", content.read())
-        if set(stream.read()) != {0}:
+                    yield Entry(member.name, f"{member.name} in {path}", unpacking.read(content))
+        if set(unpacking.read(stream)) != {0}:
             raise damaged(path, "it ends too early")

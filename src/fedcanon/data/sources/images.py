@@ -15,6 +15,9 @@ from torch import Tensor
 from fedcanon.data.dataset import Split
 from fedcanon.data.sources.files import Entry, damaged
 
+PILLOW_ERRORS = (OSError, SyntaxError, ValueError, Image.DecompressionBombError)
+"""What Pillow raises for a damaged picture, or one that is made to fill the memory."""
+
 Pixels = NDArray[np.uint8]
 
 Channels = float | tuple[float, ...]
@@ -67,12 +70,12 @@ def _decoded(entries: Sequence[Entry], side: int) -> Pixels:
     def decode(index: int) -> None:
         entry = entries[index]
         try:
-            picture = Image.open(io.BytesIO(entry.content)).convert("RGB")
-        except (OSError, SyntaxError, ValueError) as problem:  # what Pillow raises
+            picture = Image.open(io.BytesIO(entry.content))
+            if picture.size != (side, side):  # before it is unpacked
+                raise damaged(entry.where, f"it has {picture.size} pixels, not {(side, side)}")
+            pixels[index] = np.asarray(picture.convert("RGB")).transpose(2, 0, 1)
+        except PILLOW_ERRORS as problem:
             raise damaged(entry.where, problem) from problem
-        if picture.size != (side, side):
-            raise damaged(entry.where, f"it has {picture.size} pixels, not {(side, side)}")
-        pixels[index] = np.asarray(picture).transpose(2, 0, 1)
 
     with ThreadPoolExecutor() as pool:
         for _ in pool.map(decode, range(len(entries))):

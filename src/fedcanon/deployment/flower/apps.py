@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -128,7 +127,7 @@ def serve(config: Config, grid: Grid, folder: Path) -> None:
     run = RunFolder(folder)
     if run.data is None:
         if (folder / "config.toml").is_file():  # killed before there was anything to resume
-            shutil.rmtree(folder)
+            run.discard()
         present = network.wait_for(range(config.clients.count), _print_missing)
         clients = [present[client] for client in range(config.clients.count)]
         federation = _federation(
