@@ -25,6 +25,9 @@ Count = Annotated[int, Field(ge=0, lt=2**63)]
 
 _UNFINISHED = "unfinished-"
 
+_INSTANT = 1.0
+"""Seconds to wait for a lock: whoever looks whether a folder is in use holds it for an instant."""
+
 
 def write_whole(path: Path, content: str | Callable[[Path], object]) -> None:
     """Write a file so that it is there whole or not at all, even if the machine loses power.
@@ -123,7 +126,7 @@ def locked(folder: Path, refusal: str) -> Iterator[None]:
     lock = lock_of(folder)
     with explained(f"cannot write to {folder}"):
         try:
-            lock.acquire(blocking=False)
+            lock.acquire(timeout=_INSTANT)
         except Timeout:
             raise FedcanonError(refusal) from None
     try:

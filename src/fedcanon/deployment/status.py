@@ -18,10 +18,10 @@ from pydantic import TypeAdapter
 
 from fedcanon.deployment.membership import Membership
 from fedcanon.deployment.protocol import Presence
-from fedcanon.deployment.validity import printable
 from fedcanon.engines import Traffic
 from fedcanon.errors import RunStoppedError
 from fedcanon.files import read_json, write_whole
+from fedcanon.text import printable
 
 _log = logging.getLogger(__name__)
 

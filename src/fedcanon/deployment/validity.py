@@ -84,8 +84,3 @@ def _shapes(content: State) -> dict[str, object]:
         name: (tuple(entry.shape), entry.dtype) if isinstance(entry, Tensor) else is_number(entry)
         for name, entry in decoded(content).items()
     }
-
-
-def printable(text: str) -> str:
-    """Return the text with a "?" for every character that could act on a terminal or a log."""
-    return "".join(c if c.isprintable() else "?" for c in text)

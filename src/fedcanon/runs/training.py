@@ -101,17 +101,20 @@ def resume(
 
     def make(config: Config) -> Federation:
         if config.engine.name == DEPLOYED:
-            raise FedcanonError(f"{name} is a run over real clients: go on with 'flwr run'.")
+            raise FedcanonError(
+                f"{name} is a run over real clients: go on with 'fedcanon deploy run'."
+            )
         return build(changed(config, engine_settings(engine, workers)), dataset)
 
-    return resume_with(run, make, rounds=rounds, observers=observers)
+    settings = {} if rounds is None else {"rounds": rounds}
+    return resume_with(run, make, settings=settings, observers=observers)
 
 
 def resume_with(
     run: RunFolder,
     make: Callable[[Config], Federation],
     *,
-    rounds: int | None = None,
+    settings: Mapping[str, Any] | None = None,
     observers: Sequence[Observer] = (),
     may_restart: bool = True,
 ) -> Result:
@@ -120,7 +123,7 @@ def resume_with(
     Args:
         run: The run.
         make: Builds the federation.
-        rounds: A new number of rounds; None keeps the old one.
+        settings: Changes of its configuration by dotted keys, such as a new number of rounds.
         observers: Objects that follow the run.
         may_restart: Whether the run may start from round 0 if all its checkpoints are damaged.
 
@@ -129,8 +132,8 @@ def resume_with(
     """
     with run.locked(), _explained(run, run.config):
         config = run.config
-        if rounds is not None:
-            config = changed(config, {"rounds": rounds})
+        if settings:
+            config = changed(config, settings)
             run.write_config(config)
         federation = make(config)
         found = run.checkpoints.load(federation.problem.start.device)
@@ -243,7 +246,9 @@ def _train_and_save(
 
 def resume_command(run: RunFolder, config: Config) -> str:
     """Return the command that resumes a run."""
-    return "flwr run" if config.engine.name == DEPLOYED else f"fedcanon resume {run.path}"
+    return (
+        "fedcanon deploy run" if config.engine.name == DEPLOYED else f"fedcanon resume {run.path}"
+    )
 
 
 @contextmanager

@@ -50,6 +50,9 @@ from fedcanon.runs.steps import (
 )
 from fedcanon.runs.training import resume_with, train_in
 
+_MAY_CHANGE = {"evaluate", "stop", "checkpoint", "deployment"}
+"""The sections of a configuration that may have changed when a run goes on."""
+
 CONFIG = "run.toml"
 """The name of the configuration file in the folder of the app's modules."""
 
@@ -148,7 +151,8 @@ def serve(config: Config, grid: Grid, folder: Path) -> None:
     make = partial(_federation, stand_in=stand_in, network=network, samples=samples)
     observers = [_Log(), _Orders()]
     # Starting from round 0 would cost the clients days of work.
-    resume_with(run, make, rounds=config.rounds, observers=observers, may_restart=False)
+    settings = {"rounds": config.rounds, **config.model_dump(include=_MAY_CHANGE)}
+    resume_with(run, make, settings=settings, observers=observers, may_restart=False)
 
 
 def _require_same(before: Config, now: Config) -> None:

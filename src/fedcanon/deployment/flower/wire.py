@@ -16,9 +16,9 @@ from pydantic import TypeAdapter, ValidationError
 from fedcanon.algorithms import State
 from fedcanon.compression import Compressor, Encoded, Lossless
 from fedcanon.deployment.protocol import LosslessVector, Message, Number, Presence, Reply
-from fedcanon.deployment.validity import printable
 from fedcanon.errors import FedcanonError
 from fedcanon.objectives.warm_up import TRIED
+from fedcanon.text import printable
 
 MAX_HEADER = 100_000
 """Longer headers are refused (number of characters)."""
