@@ -1,18 +1,20 @@
-"""``fedcanon deploy start``, ``run`` and ``key``: the server of a deployment."""
+"""``fedcanon deploy start``, ``run``, ``key`` and ``try``: the server of a deployment."""
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import threading
 from datetime import datetime
 from pathlib import Path
+from tempfile import mkdtemp
 from types import ModuleType
 from typing import Annotated
 
 import typer
 
-from fedcanon.cli.app import console, plain
+from fedcanon.cli.app import console, plain, table_of
 from fedcanon.cli.deploy import Folder, deploy
 from fedcanon.errors import FedcanonError
 from fedcanon.runs.folder import RunFolder
@@ -58,6 +60,29 @@ def key(
     _operate("keys").replace_key(place, client, file, running=running)
     when = "now" if running else "when the server is started"
     console.print(f"client {client} is known by {plain(file)}, {when}.", soft_wrap=True)
+
+
+@deploy.command("try")
+def try_(folder: Folder) -> None:
+    """Try it all on this machine, with made-up data; a verdict for every check."""
+    place = _operate("folder").DeploymentFolder.at(folder)
+    scratch = Path(mkdtemp(prefix="fedcanon-try-"))
+    with console.status("copying the deployment …") as status:
+
+        def show(what: str) -> None:
+            status.update(f"{plain(what)} …")
+
+        verdicts = _operate("trial").Trial(place, scratch / "deployment", show).verdicts()
+    table = table_of("", "check", "")
+    for verdict in verdicts:
+        mark = "[green]passed[/]" if verdict.passed else "[bold red]failed[/]"
+        table.add_row(mark, plain(verdict.check), plain(verdict.found))
+    console.print(table)
+    if all(verdict.passed for verdict in verdicts):
+        shutil.rmtree(scratch)
+        return
+    console.print(f"The logs are in {plain(scratch)}.", soft_wrap=True)
+    raise typer.Exit(1)
 
 
 def _report(event: str) -> None:

@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 from pydantic import TypeAdapter
 
+from fedcanon.deployment.operate.checks import Verdict
 from fedcanon.deployment.operate.folder import CONNECTION, DeploymentFolder
 from fedcanon.errors import FedcanonError
 from fedcanon.files import explained, read_json, write_whole
@@ -32,14 +33,28 @@ def register_all(folder: DeploymentFolder) -> dict[int, int]:
     Raises:
         FedcanonError: A key is no key, two sites have the same one, or the SuperLink refuses.
     """
+    keys = _distinct(folder)
+    with ThreadPoolExecutor(4) as pool:
+        nodes = pool.map(lambda path: _register(folder, path), keys.values())
+        return _write_nodes(folder, dict(zip(keys, nodes, strict=True)))
+
+
+def check_keys(folder: DeploymentFolder) -> Verdict:
+    """Check that every site has a key of its own."""
+    try:
+        return Verdict("keys of sites", True, f"{len(_distinct(folder))}, all different")
+    except FedcanonError as error:
+        return Verdict("keys of sites", False, str(error))
+
+
+def _distinct(folder: DeploymentFolder) -> dict[int, Path]:
+    """Return the sites' keys, all usable and different."""
     keys = dict(sorted(folder.keys.items()))
     owners: dict[bytes, int] = {}
     for client, path in keys.items():
         if (other := owners.setdefault(_content(path), client)) != client:
             raise FedcanonError(f"the sites {other} and {client} have the same key: change one.")
-    with ThreadPoolExecutor(4) as pool:
-        nodes = pool.map(lambda path: _register(folder, path), keys.values())
-        return _write_nodes(folder, dict(zip(keys, nodes, strict=True)))
+    return keys
 
 
 def replace_key(folder: DeploymentFolder, client: int, key: Path, *, running: bool) -> None:
@@ -59,6 +74,8 @@ def replace_key(folder: DeploymentFolder, client: int, key: Path, *, running: bo
         if other != client and _content(path) == content:
             raise FedcanonError(f"{key} is the key of site {other}: every site has its own.")
     place = folder.site(client) / "key.pub"
+    if place.exists() and _content(place) == content:
+        return
     with explained(f"cannot write {place}"):
         place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_whole(place, content.decode() + "\n")
@@ -76,7 +93,10 @@ def read_nodes(folder: DeploymentFolder) -> dict[int, int]:
 
 
 def _write_nodes(folder: DeploymentFolder, nodes: dict[int, int]) -> dict[int, int]:
-    write_whole(folder.path / "nodes.json", _NODES.dump_json(nodes, indent=1).decode() + "\n")
+    write_whole(
+        folder.path / "nodes.json",
+        _NODES.dump_json(dict(sorted(nodes.items())), indent=1).decode() + "\n",
+    )
     return nodes
 
 
@@ -110,5 +130,8 @@ def _flwr(folder: DeploymentFolder, action: str, what: str) -> str:
     )
     if done.returncode:
         said = (done.stderr or done.stdout).strip()
-        raise FedcanonError(f"'flwr supernode {action} {what}' failed: {said[-500:]}")
+        raise FedcanonError(
+            f"'flwr supernode {action} {what}' failed: restart the server, which registers all "
+            f"keys anew. Flower said: {said[-500:]}"
+        )
     return done.stdout

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import socket
-import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from fedcanon.deployment.app.credentials import write_certificates
 from fedcanon.deployment.operate.folder import DeploymentFolder
 from fedcanon.deployment.operate.keys import register_all
+from fedcanon.deployment.operate.processes import Processes
 from fedcanon.errors import FedcanonError
 from fedcanon.files import locked, private_file
 
@@ -40,7 +39,7 @@ class Server:
 
     def __init__(self, folder: DeploymentFolder, report: Callable[[str], None]) -> None:
         self._folder, self._report = folder, report
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._processes = Processes(folder.path, folder.logs)
         self._commands = self._all_commands()
 
     def start(self) -> None:
@@ -65,29 +64,38 @@ class Server:
         going on is lost to Flower; 'fedcanon deploy run' continues it from its checkpoint.
         """
         while not stop.wait(0.2):
-            ended = [name for name, p in self._processes.items() if p.poll() is not None]
-            if not ended:
-                continue
+            ended = [
+                name for name in self._processes.names if self._processes.code(name) is not None
+            ]
             for name in ended:
-                self._report(f"{name} has ended: {self._last_words(name)}")
-            again = list(self._processes) if "superlink" in ended else ended
-            for name in reversed(again):
-                self._stop(name)
+                self._report(f"{name} has ended: {self._processes.last_words(name)}")
+            if "superlink" in ended:
+                self._restart(stop)
+            else:
+                for name in ended:
+                    self._processes.stop(name)
+                    if not stop.wait(RESTART):
+                        self._start(name)
+
+    def _restart(self, stop: threading.Event) -> None:
+        """Start everything again, as often as it takes."""
+        while True:
+            for name in self._processes.names:
+                self._processes.stop(name)
             if stop.wait(RESTART):
                 return
             try:
-                if "superlink" in again:
-                    self.start()
-                else:
-                    for name in again:
-                        self._start(name)
+                self.start()
             except FedcanonError as error:
                 self._report(str(error))
+            else:
+                self._report("ready again: 'fedcanon deploy run' continues the run")
+                return
 
     def end(self) -> None:
         """End all processes, nginx first."""
-        for name in reversed(list(self._processes)):
-            self._stop(name)
+        for name in self._processes.names:
+            self._processes.stop(name)
             self._report(f"{name} is stopped")
 
     def _all_commands(self) -> dict[str, list[str]]:
@@ -108,44 +116,21 @@ class Server:
         }
 
     def _start(self, name: str) -> None:
-        with (self._folder.logs / f"{name}.log").open("ab") as log:
-            self._processes[name] = subprocess.Popen(
-                self._commands[name],
-                cwd=self._folder.path,
-                env=self._folder.environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,  # Ctrl-C is for us, and we end all children with it
-            )
+        self._processes.start(name, self._commands[name], self._folder.environment)
         self._report(f"{name} is started")
-
-    def _stop(self, name: str) -> None:
-        process = self._processes.pop(name)
-        process.terminate()
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(15)
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)  # and what it has started
-        process.wait()
 
     def _wait_for(self, name: str, port: int) -> None:
         end = time.monotonic() + PATIENCE
         while not answers("127.0.0.1", port):
             self._require(name)
             if time.monotonic() > end:
-                raise FedcanonError(f"{name} does not listen: {self._last_words(name)}")
+                raise FedcanonError(f"{name} does not listen: {self._processes.last_words(name)}")
             time.sleep(0.1)
 
     def _require(self, name: str) -> None:
-        if self._processes[name].poll() is not None:
-            raise FedcanonError(f"{name} does not start: {self._last_words(name)}")
-
-    def _last_words(self, name: str) -> str:
-        log = self._folder.logs / f"{name}.log"
-        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-        said = [line.strip() for line in lines if line.strip()]
-        return f"{said[-1] if said else 'it said nothing'} (see {log})"
+        if self._processes.code(name) is not None:
+            words = self._processes.last_words(name)
+            raise FedcanonError(f"{name} does not start: {words}")
 
 
 @contextmanager

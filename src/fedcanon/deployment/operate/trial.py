@@ -1,0 +1,265 @@
+"""A dry run of a deployment on one machine, with a verdict for every check."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import socket
+import subprocess
+import time
+import tomllib
+from collections.abc import Callable
+from math import isfinite
+from pathlib import Path
+
+import tomli_w
+
+from fedcanon.deployment.app.credentials import write_certificates, write_node_key
+from fedcanon.deployment.app.sites import write_site
+from fedcanon.deployment.operate.checks import (
+    Verdict,
+    check_certificate,
+    check_doors,
+    check_loopback,
+    check_secrets,
+)
+from fedcanon.deployment.operate.folder import CONNECTION, DeploymentFolder
+from fedcanon.deployment.operate.keys import check_keys, read_nodes, replace_key
+from fedcanon.deployment.operate.processes import Processes
+from fedcanon.deployment.operate.server import running
+from fedcanon.deployment.operate.sites import site_command, supernode
+from fedcanon.deployment.status import read_status
+from fedcanon.errors import FedcanonError
+from fedcanon.runs.config import changed, load_config
+from fedcanon.runs.folder import RunFolder
+
+ROUNDS = 2
+MOST_SITES = 3
+"""A dry run has at most so many sites, because all of them are on one machine."""
+
+PATIENCE = 300.0
+"""Seconds in which something must happen: a site comes in, a stranger is refused, a round ends."""
+
+SAMPLES, IMPOSTORS_SAMPLES = 80, 400
+"""By its number of samples it is seen whether a site or an impostor was believed."""
+
+MADE_UP = '''\
+"""Made-up data of the configured shape, for a dry run."""
+
+import numpy
+
+from fedcanon.deployment.flower import ClientData
+
+SHAPE, CLASSES = {shape}, {classes}
+
+
+def load(client: int, node: dict) -> ClientData:
+    labels = numpy.arange(node["samples"] + 20) % CLASSES
+    inputs = numpy.random.default_rng(client).standard_normal((len(labels), *SHAPE), "float32")
+    inputs += labels.reshape(-1, *[1] * len(SHAPE)).astype("float32") / CLASSES
+    return ClientData((inputs[20:], labels[20:]), (inputs[:20], labels[:20]))
+'''
+
+
+def copy_for_trial(folder: DeploymentFolder, place: Path) -> tuple[DeploymentFolder, int]:
+    """Copy a deployment to another place, on free ports of 127.0.0.1 and with new keys.
+
+    nginx keeps its settings, but for the ports. The data are made up.
+
+    Returns:
+        The copy, and its public port.
+    """
+    config = load_config(folder.path / "app" / "run.toml")
+    sites = min(config.clients.count, MOST_SITES)
+    public, inner, *ports = _free_ports(2 + sites)
+    place.mkdir(mode=0o700)
+    shutil.copytree(folder.path / "app", place / "app")
+    fewer: dict[str, object] = {"rounds": ROUNDS, "evaluate.every": 1, "clients.count": sites}
+    fewer["deployment.minimum"] = min(config.deployment.minimum, sites)
+    if config.clients.participants is not None:
+        fewer["clients.participants"] = min(config.clients.participants, sites)
+    content = tomli_w.dumps(changed(config, fewer).model_dump(exclude_none=True))
+    (place / "app" / "run.toml").write_text(content, encoding="utf-8")
+    data = MADE_UP.format(shape=config.deployment.shape, classes=config.deployment.classes)
+    (place / "app" / "data.py").write_text(data, encoding="utf-8")
+
+    project = tomllib.loads((folder.path / "pyproject.toml").read_text(encoding="utf-8"))
+    project["tool"]["flwr"]["app"]["config"]["folder"] = str(place / "run")
+    (place / "pyproject.toml").write_text(tomli_w.dumps(project), encoding="utf-8")
+    write_certificates(place / "server", ["127.0.0.1", "localhost"])
+    nginx = (folder.server / "nginx.conf").read_text(encoding="utf-8")
+    nginx = re.sub(r"listen\s+\S+", f"listen 127.0.0.1:{public}", nginx, count=1)
+    nginx = re.sub(r"\n\s*listen(?!.*127\.0\.0\.1:" + str(public) + r"\b).*", "", nginx)
+    nginx = nginx.replace(f"127.0.0.1:{folder.port}", f"127.0.0.1:{inner}")
+    (place / "server" / "nginx.conf").write_text(nginx, encoding="utf-8")
+    (place / "flower").mkdir(mode=0o700)
+    authority = str(place / "server" / "loopback" / "ca.pem")
+    connection = {"address": f"127.0.0.1:{inner}", "root-certificates": authority}
+    flower = {"superlink": {"default": CONNECTION, CONNECTION: connection}}
+    (place / "flower" / "config.toml").write_text(tomli_w.dumps(flower), encoding="utf-8")
+    for client, port in enumerate(ports):
+        site, ca = place / "sites" / str(client), place / "server" / "ca.pem"
+        write_site(site, place, client, f"127.0.0.1:{public}", port, ca)
+        settings = tomllib.loads((site / "site.toml").read_text(encoding="utf-8"))
+        settings["node"] = {"samples": SAMPLES}
+        (site / "site.toml").write_text(tomli_w.dumps(settings), encoding="utf-8")
+    return DeploymentFolder(place), public
+
+
+def _free_ports(count: int) -> list[int]:
+    taken = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [one.getsockname()[1] for one in taken]
+    for one in taken:
+        one.close()
+    return ports
+
+
+class Trial:
+    """A dry run: the server, all sites and some strangers.
+
+    Args:
+        folder: The deployment, which is not touched.
+        place: A folder to make for the copy and its logs.
+        progress: Is called with what is being done now.
+    """
+
+    def __init__(
+        self, folder: DeploymentFolder, place: Path, progress: Callable[[str], None]
+    ) -> None:
+        self._original, self._progress = folder, progress
+        self._copy, self._public = copy_for_trial(folder, place)
+        self._logs = place / "logs"
+        self._logs.mkdir()
+        self._processes = Processes(place, self._logs)
+        self._sites = sorted(self._copy.keys)
+
+    def verdicts(self) -> list[Verdict]:
+        """Do it all and return what was found; later checks are left out if one must fail them."""
+        original = self._original
+        found = [check_keys(original), check_certificate(original), check_secrets(original)]
+        self._progress("starting the server")
+        try:
+            with running(self._copy, self._note):
+                found.append(
+                    Verdict("server up", True, f"nginx and SuperLink, port {self._public}")
+                )
+                try:
+                    found += self._with_server()
+                finally:
+                    self._progress("ending all processes")
+                    for name in self._processes.names:
+                        self._processes.stop(name)
+        except FedcanonError as error:
+            found.append(Verdict("server up", False, str(error)))
+        return [*found, check_secrets(self._copy)]
+
+    def _with_server(self) -> list[Verdict]:
+        self._progress("knocking at the doors")
+        authority = self._copy.server / "ca.pem"
+        found = check_doors(self._public, authority)
+        found.append(check_loopback(self._copy.port, self._copy.loopback / "ca.pem"))
+        for client in self._sites:
+            self._start(f"site-{client}", site_command(self._copy.site(client)))
+        self._start_strangers()
+        self._progress("waiting for the sites")
+        wanted = [read_nodes(self._copy)[client] for client in self._sites]
+        here = self._until(lambda: set(wanted) <= self._online())
+        count = len(self._sites)
+        found.append(Verdict("sites with their keys let in", here, f"{count} sites"))
+        found.append(self._refused("no-key", "a stranger without a key refused"))
+        found.append(self._refused("unknown-key", "a key that is not registered refused"))
+        return [*found, *self._with_sites()] if here else found
+
+    def _start_strangers(self) -> None:
+        """Start a node without key, one with an unknown key, and one that claims another's number.
+
+        The last has a registered key, but for a number that no site has.
+        """
+        keys = self._copy.path / "strangers"
+        keys.mkdir(mode=0o700)
+        for name in ("unknown", "impostor"):
+            write_node_key(keys / name)
+        number = len(self._sites)
+        replace_key(self._copy, number, keys / "impostor.pub", running=True)
+        claim: dict[str, object] = {"client": 0, "samples": IMPOSTORS_SAMPLES}
+        self._start("no-key", self._stranger(claim, None))
+        self._start("unknown-key", self._stranger(claim, keys / "unknown"))
+        self._start("impostor", self._stranger(claim, keys / "impostor"))
+
+    def _stranger(self, node: dict[str, object], key: Path | None) -> list[str]:
+        [port] = _free_ports(1)
+        authority = self._copy.server / "ca.pem"
+        return supernode(f"127.0.0.1:{self._public}", authority, port, node, key)
+
+    def _with_sites(self) -> list[Verdict]:
+        impostor = read_nodes(self._copy)[len(self._sites)]
+        self._until(lambda: impostor in self._online())
+        self._progress("beginning the run")
+        self._start("run", ["flwr", "run", str(self._copy.path), CONNECTION, "--stream"])
+        run, believed = RunFolder(self._copy.run), set[int]()
+        for goal in range(1, ROUNDS + 1):
+
+            def over(goal: int = goal) -> bool:
+                told = read_status(run.path)
+                if told is None or told.round < goal:
+                    return False
+                believed.update(p.samples for c, p in told.present.items() if c == 0)
+                return True
+
+            if not self._until(over):
+                words = self._processes.last_words("run")
+                return [Verdict("rounds", False, f"round {goal} does not end: {words}")]
+            self._progress(f"round {goal} of {ROUNDS} is done")
+        self._until(lambda: run.result is not None)
+        alone = believed == {SAMPLES}
+        who = "the number stays with its key" if alone else "client 0 was another's node"
+        return [
+            Verdict("a site that claims another's number refused", alone, who),
+            *self._run_verdicts(run),
+        ]
+
+    def _run_verdicts(self, run: RunFolder) -> list[Verdict]:
+        result, told = run.result, read_status(run.path)
+        if result is None or told is None:
+            return [Verdict("rounds", False, self._processes.last_words("run"))]
+        times = told.since_start
+        seconds = times.seconds / max(times.count, 1)
+        own = times.client_seconds / max(times.count, 1)
+        objective = run.records()[-1].objective
+        return [
+            Verdict("rounds", result.round == ROUNDS, f"{result.round} of {ROUNDS}"),
+            Verdict("seconds a round", True, f"{seconds:.1f}, the slowest site's own {own:.1f}"),
+            Verdict("model finite", isfinite(objective), f"f + h = {objective:.4g}"),
+        ]
+
+    def _refused(self, name: str, check: str) -> Verdict:
+        self._progress(f"waiting: {check}")
+        ended = self._until(lambda: self._processes.code(name) is not None)
+        passed = ended and self._processes.code(name) != 0
+        codes = re.findall(r"code[^0-9\n]{0,20}(20\d\d)", self._processes.said(name))
+        reason = f"by the SuperLink, error {codes[-1]}" if codes else ""
+        return Verdict(check, passed, reason if passed else self._processes.last_words(name))
+
+    def _online(self) -> set[int]:
+        """Return the nodes that the SuperLink counts as connected."""
+        command = ["flwr", "supernode", "list", CONNECTION, "--format", "json"]
+        done = subprocess.run(command, env=self._copy.environment, capture_output=True, text=True)
+        nodes = json.loads(done.stdout)["nodes"] if done.returncode == 0 else []
+        return {int(node["node-id"]) for node in nodes if node["status"] == "online"}
+
+    def _start(self, name: str, command: list[str]) -> None:
+        self._processes.start(name, command, self._copy.environment)
+
+    def _note(self, event: str) -> None:
+        with (self._logs / "server.log").open("a", encoding="utf-8") as log:
+            log.write(event + "\n")
+
+    def _until(self, holds: Callable[[], bool]) -> bool:
+        """Wait until something holds; return whether it did in time."""
+        end = time.monotonic() + PATIENCE
+        while not holds():
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.2)
+        return True
