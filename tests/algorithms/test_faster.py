@@ -171,7 +171,9 @@ def test_damping_lets_go_as_steps_fall_and_leaves_no_error():
 
 def test_what_was_damped_is_recorded():
     problem = logistics(clients=4, d=6, samples=20)
-    for algorithm in (FedCanonPlus(0.5, 0.1, 5, gain=0.2), FedCanon(0.5, 0.1, 5, gain=0.2)):
+    steps = (0.5, 0.1, 5)
+    scaffold = Scaffold(0.1, 5, gain=0.2)
+    for algorithm in (FedCanonPlus(*steps, gain=0.2), FedCanon(*steps, gain=0.2), scaffold):
         records = fit(Federation(problem, algorithm, L1(0.05)), 3).records
         assert [record.diagnostics.get("damping") for record in records] == [None, 0.4, 0.4, 0.4]
     records = fit(Federation(problem, FedCanonPlus(0.5, 0.1, 5, accelerated=True), L1(0.05)), 3)

@@ -12,8 +12,8 @@ from fedcanon import FedCanon, FedcanonError, FedCanonPlus, Federation
 from fedcanon.algorithms import ALGORITHMS, FedADMM, FedDR, FedDyn, Scaffold
 from fedcanon.compression import Clip, Quantise, TopK, decoded
 from fedcanon.deployment import Ledger
-from fedcanon.deployment.server import ATTEMPTS
-from fedcanon.deployment.status import ask_to_leave, read_status
+from fedcanon.deployment.exchange import ATTEMPTS
+from fedcanon.deployment.status import EXCLUDE, give_order, read_status
 from fedcanon.penalties import L1
 from tests.deployment.network import World, forged
 from tests.problems import quadratics
@@ -270,8 +270,7 @@ def test_clients_join_and_leave_for_good(keeper, method, tmp_path):
         assert there.invariant() < 1e-12
     assert there.membership.members.keys() == {0, 1, 2, 3}
     assert there.membership.last_accepted == {0, 1, 2, 3}
-    (tmp_path / "leaving").mkdir()
-    (tmp_path / "leaving" / "1").touch()
+    give_order(tmp_path, EXCLUDE, 1)
     for _ in range(3):
         there.step()
         assert there.invariant() < 1e-12
@@ -318,13 +317,13 @@ def test_a_client_can_leave_while_a_round_waits_for_it(keeper, tmp_path):
     there.there = {0, 1, 3}
 
     def asked_to_leave(world, message):
-        ask_to_leave(tmp_path, 2)
+        give_order(tmp_path, EXCLUDE, 2)
         arrives(world, message)
 
     there.fates = [asked_to_leave]
     there.step()
     assert there.membership.members.keys() == {0, 1, 3}
-    assert read_status(tmp_path).membership.gone == {2: "left"}
+    assert read_status(tmp_path).membership.gone == {2: "excluded by the operator"}
 
 
 def test_what_a_stalled_round_waits_for_can_be_seen(tmp_path):

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from fedcanon import FedCanonPlus, Logistic, Problem
+from fedcanon.deployment.measuring import measures_fault, pooled_measures
 from fedcanon.deployment.protocol import packed
-from fedcanon.deployment.validity import measures_fault, pooled_measures
 from fedcanon.objectives.logistic import LogisticTest
 from fedcanon.penalties import L1
 from fedcanon.runs.measures import measure

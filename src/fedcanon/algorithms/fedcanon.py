@@ -11,23 +11,21 @@ import torch
 from torch import Tensor
 
 from fedcanon.algorithms.base import Prox, State, Work
-from fedcanon.algorithms.capabilities import Diagnosed, Recalling, Relayed
+from fedcanon.algorithms.capabilities import Recalling, Relayed
+from fedcanon.algorithms.damping import Damped, Gain
 from fedcanon.algorithms.schedules import (
-    Gain,
     Schedule,
     Step,
-    damping,
     largest,
-    require_gain,
     server_and_local_step,
     started_at,
     step_at,
 )
-from fedcanon.algorithms.step_rules import Facts, StepRules, automatic_gain, safe_step
+from fedcanon.algorithms.step_rules import Facts, StepRules, safe_step
 
 
 @dataclass(frozen=True)
-class _Canon(Diagnosed):
+class _Canon(Damped):
     """Hyper-parameters of the family: server step α, local step β, K local steps, damping.
 
     ``alpha = None`` is the paper's heuristic α = βK. With a ``gain``, local steps use only a part
@@ -40,26 +38,15 @@ class _Canon(Diagnosed):
     local_steps: int = 10
     gain: Gain = "off"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_gain(self.gain)
-
     def _steps(self, t: int) -> State:
         steps = server_and_local_step(self.alpha, self.beta, self.local_steps, t)
-        return {**steps, "damping": damping(self.gain, steps["beta"], self.local_steps)}
-
-    def _recorded(self, sent: State) -> State:
-        """Return what the server's state keeps of the damping, for the records."""
-        return {} if self.gain == "off" else {"damping": sent["damping"]}
-
-    def diagnostics(self, server: State) -> dict[str, float]:
-        return {"damping": server["damping"]} if "damping" in server else {}
+        return {**steps, **self._damping(steps["beta"])}
 
     def theory(self, facts: Facts) -> StepRules:
         rules = super().theory(facts)
         total = self.local_steps * step_at(self.beta, 0)
-        steps = {"alpha": self._safe_alpha(facts, total), "gain": automatic_gain(facts, total)}
-        return replace(rules, automatic={**rules.automatic, **steps})
+        alpha = self._safe_alpha(facts, total)
+        return replace(rules, automatic={**rules.automatic, "alpha": alpha})
 
     def _safe_alpha(self, facts: Facts, total: float) -> Step | None:
         """Return None for α = βK, or a smaller α that falls like β if the prox needs it."""

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fedcanon.algorithms.base import Algorithm, Prox, State, Work
-from fedcanon.algorithms.schedules import Gain, Step, damping, require_gain, step_at
-from fedcanon.algorithms.step_rules import Facts, StepRules, automatic_gain
+from fedcanon.algorithms.base import Prox, State, Work
+from fedcanon.algorithms.damping import Damped, Gain
+from fedcanon.algorithms.schedules import Step, step_at
 
 
 @dataclass(frozen=True)
-class Scaffold(Algorithm):
+class Scaffold(Damped):
     """SCAFFOLD: local steps corrected by e − e_i; minimises f and ignores the penalty.
 
         client:  K steps x ← x − β (g_i(x) + c) from z,  c = λ(e − e_i)
@@ -39,15 +39,6 @@ class Scaffold(Algorithm):
     solves = "f"
     averages = {"e": "e"}
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_gain(self.gain)
-
-    def theory(self, facts: Facts) -> StepRules:
-        rules = super().theory(facts)
-        gain = automatic_gain(facts, self.local_steps * step_at(self.beta, 0))
-        return replace(rules, automatic={**rules.automatic, "gain": gain})
-
     def server_init(self, z: Tensor, prox: Prox) -> State:
         return {"z": z, "e": torch.zeros_like(z)}
 
@@ -57,8 +48,7 @@ class Scaffold(Algorithm):
     def broadcast(self, server: State, t: int, rng: np.random.Generator) -> State:
         beta = step_at(self.beta, t)
         steps = {"beta": beta, "server_step": step_at(self.server_step, t)}
-        part = damping(self.gain, beta, self.local_steps)
-        return {"z": server["z"], "e": server["e"], **steps, "damping": part}
+        return {"z": server["z"], "e": server["e"], **steps, **self._damping(beta)}
 
     def local(self, client: State, received: State, work: Work) -> tuple[State, State]:
         z, beta, correction = received["z"], received["beta"], received["e"] - client["e"]
@@ -75,4 +65,5 @@ class Scaffold(Algorithm):
         return {
             "z": server["z"] + sent["server_step"] * mean["move"],
             "e": server["e"] + share * mean["change"],
+            **self._recorded(sent),
         }

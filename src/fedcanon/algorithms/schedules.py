@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from fedcanon.errors import FedcanonError
 
@@ -43,27 +42,6 @@ def server_and_local_step(
     """Return α and β of round ``t``; if ``alpha`` is None, α = βK with K = ``local_steps``."""
     local = step_at(beta, t)
     return {"alpha": local * local_steps if alpha is None else step_at(alpha, t), "beta": local}
-
-
-Gain = float | Literal["off"]
-"""How much of a correction local steps may use; see ``damping``."""
-
-
-def damping(gain: Gain, beta: float, local_steps: int) -> float:
-    """Return λ = min(1, gain/(βK)), the part of a correction that local steps use; 1 if "off".
-
-    Corrections feed back, because a control variable is measured on the path that it has bent. On
-    networks this loop diverges at large steps unless it is damped.
-    """
-    return 1.0 if gain == "off" else min(1.0, gain / (beta * local_steps))
-
-
-def require_gain(gain: Gain) -> None:
-    """Raise a ``FedcanonError`` if a gain is neither positive nor "off"."""
-    if isinstance(gain, str) and gain != "off":
-        raise FedcanonError(f'gain must be a number, "off" or "auto", not "{gain}".')
-    if not isinstance(gain, str):
-        require_step("gain", gain)
 
 
 def largest(step: Step, rounds: int) -> float:

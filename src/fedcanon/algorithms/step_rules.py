@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from fedcanon.algorithms.schedules import Gain
-
 
 @dataclass(frozen=True)
 class Facts:
@@ -66,12 +64,3 @@ def safe_step(facts: Facts, step: float | None = None) -> float:
     """Return a step of 1/L, or the given one, but at most 1/(2ρ): half of the prox's limit."""
     step = 1 / facts.L if step is None else step
     return min(step, 0.5 / facts.rho) if facts.rho else step
-
-
-def automatic_gain(facts: Facts, total: float) -> Gain:
-    """Return the gain that uses a quarter of corrections where βK is ``total``, or "off".
-
-    On several networks, partitions and numbers of local steps, a quarter was the largest part with
-    which no run at the tried β diverged. Linear models need no damping.
-    """
-    return 0.25 * total if facts.tried else "off"

@@ -11,7 +11,17 @@ from rich.table import Table
 
 from fedcanon.cli.app import Settings, app, console, plain, table_of
 from fedcanon.cli.summary import two_columns
-from fedcanon.deployment.status import Situation, ask_to_leave, read_status
+from fedcanon.deployment.status import (
+    ADMIT,
+    END,
+    EXCLUDE,
+    PAUSE,
+    LastAnswer,
+    Situation,
+    give_order,
+    read_status,
+    withdraw_order,
+)
 from fedcanon.errors import FedcanonError
 from fedcanon.report.wording import byte_count
 from fedcanon.runs.build import build_problem, check_names
@@ -22,6 +32,7 @@ deploy = typer.Typer(no_args_is_help=True, help="Train with real clients, on Flo
 app.add_typer(deploy, name="deploy")
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a deployment.")]
+Client = Annotated[int, typer.Argument(min=0, help="The client's number.")]
 
 
 @deploy.command()
@@ -88,14 +99,16 @@ def status(folder: Folder) -> None:
     records, rounds = run.records(), told.since_start
     measures = records[-1].test if records else {}
     rows = {
-        "run": f"{run.status}, {told.round} of {run.config.rounds} rounds",
+        "run": f"{run.status}{', paused' if told.paused else ''}, "
+        f"{told.round} of {run.config.rounds} rounds",
         "generation": f"{told.membership.generation}, states with the {told.keeper}",
         "objective f + h": f"{records[-1].objective:.6g}" if records else "",
         **{name.replace("_", " "): f"{value:.4g}" for name, value in measures.items()},
     }
     if count := rounds.count:
         mean, own = rounds.seconds / count, rounds.client_seconds / count
-        rows["a round"] = f"{mean:.1f} s, of which the slowest client's own work {own:.1f} s"
+        server = rounds.server_seconds / count
+        rows["a round"] = f"{mean:.1f} s: slowest client {own:.1f} s, combining {server:.1f} s"
         down, up = told.traffic.bytes_down // count, told.traffic.bytes_up // count
         rows["bytes a round"] = f"{byte_count(down)} down, {byte_count(up)} up"
     console.print(two_columns(rows))
@@ -105,16 +118,47 @@ def status(folder: Folder) -> None:
 
 
 @deploy.command()
-def leave(
-    folder: Folder, client: Annotated[int, typer.Argument(min=0, help="The client's number.")]
-) -> None:
-    """Remove a client for good; from the next round on, the run goes on without it."""
+def pause(folder: Folder) -> None:
+    """Let the run wait after its current round."""
+    give_order(_run(folder)[0].path, PAUSE)
+    console.print("the run pauses after its current round: go on with 'fedcanon deploy resume'.")
+
+
+@deploy.command()
+def resume(folder: Folder) -> None:
+    """Let a paused run go on."""
+    withdraw_order(_run(folder)[0].path, PAUSE)
+    console.print("the run goes on.")
+
+
+@deploy.command()
+def end(folder: Folder) -> None:
+    """End the run after its current round; its model is kept."""
+    give_order(_run(folder)[0].path, END)
+    console.print("the run ends after its current round.")
+
+
+@deploy.command()
+def exclude(folder: Folder, client: Client) -> None:
+    """Let the run go on without a client from its next round on."""
     run, told = _run(folder)
     if client not in told.membership.members:
         members = ", ".join(map(str, told.membership.members))
         raise FedcanonError(f"there is no client {client} in this run: its clients are {members}.")
-    ask_to_leave(run.path, client)
-    console.print(f"client {client} leaves before the next round.")
+    withdraw_order(run.path, ADMIT, client)
+    give_order(run.path, EXCLUDE, client)
+    console.print(f"client {client} is excluded before the next round.")
+
+
+@deploy.command()
+def admit(folder: Folder, client: Client) -> None:
+    """Let a client take part again that was excluded."""
+    run, told = _run(folder)
+    if client not in told.membership.gone:
+        raise FedcanonError(f"client {client} was not excluded from this run.")
+    withdraw_order(run.path, EXCLUDE, client)
+    give_order(run.path, ADMIT, client)
+    console.print(f"client {client} takes part again from the next round on, if it is there.")
 
 
 def _run(folder: Path) -> tuple[RunFolder, Situation]:
@@ -130,18 +174,20 @@ def _run(folder: Path) -> tuple[RunFolder, Situation]:
 
 
 def _clients(told: Situation) -> Table:
-    numbers = ("samples", "held out", "last round", "last update", "restarts")
+    numbers = ("samples", "held out", "last round", "last answer", "seconds", "size", "refused")
     table = table_of("client", "", numbers=numbers)
     membership = told.membership
     for client in sorted([*membership.members, *membership.gone]):
-        there = told.present.get(client)
+        there, last = told.present.get(client), told.answers.get(client, LastAnswer())
         here = "[green]there[/]" if there else "[yellow]away[/]"
         table.add_row(
             str(client),
             plain(membership.gone[client]) if client in membership.gone else here,
             *([f"{there.samples:,}", f"{there.held_out:,}"] if there else ["", ""]),
             str(membership.last_round.get(client, "")),
-            plain(membership.acks.get(client, "")[:8]),
-            str(membership.restarts_caused.get(client, 0)),
+            plain(last.when[11:19]),
+            f"{last.seconds:.1f}" if last.when else "",
+            byte_count(last.bytes) if last.bytes else "",
+            str(membership.refusals.get(client, "")),
         )
     return table

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fedcanon.algorithms import Algorithm, SecondOrder
 from fedcanon.deployment.protocol import Network
 from fedcanon.deployment.server import Deployment
+from fedcanon.deployment.weights import Weights
 from fedcanon.errors import FedcanonError
 from fedcanon.expansion import expansion_length
 from fedcanon.objectives import Problem
@@ -31,9 +32,15 @@ def deployment_on(network: Network, config: Config) -> Deployment:
         minimum=settings.minimum,
         deadline=settings.deadline,
         max_restarts=settings.restarts,
-        by_samples=config.clients.weights == "samples",
+        weights=weights_rule(config),
+        outlier=settings.outlier,
         state_memory=int(config.engine.state_memory * GIB),
     )
+
+
+def weights_rule(config: Config) -> Weights:
+    """Return the rule for the weights of clients in a configuration."""
+    return Weights(config.clients.weights == "samples", config.deployment.samples)
 
 
 def vector_sizes(problem: Problem, algorithm: Algorithm) -> set[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-_TABLES = ("members", "acks", "last_round", "restarts_caused", "gone")
+_TABLES = ("members", "acks", "last_round", "restarts_caused", "gone", "refusals")
 
 
 @dataclass
@@ -24,6 +24,7 @@ class Membership:
         last_round: The last round in which an update of each client was accepted.
         restarts_caused: How many new generations each client has caused.
         gone: Why each former member takes part no longer.
+        refusals: How many answers of each client were refused.
     """
 
     members: dict[int, float]
@@ -34,6 +35,7 @@ class Membership:
     last_round: dict[int, int] = field(default_factory=dict)
     restarts_caused: dict[int, int] = field(default_factory=dict)
     gone: dict[int, str] = field(default_factory=dict)
+    refusals: dict[int, int] = field(default_factory=dict)
 
     def accept(self, t: int, updates: dict[int, str]) -> None:
         """Record that these updates, named by client, have been accepted in round ``t``."""
@@ -41,18 +43,21 @@ class Membership:
         self.last_round |= dict.fromkeys(updates, t)
         self.last_accepted = frozenset(updates)
 
-    def record_mismatch(self, client: int, reported: int) -> None:
+    def record_mismatch(self, client: int, reported: int, *, forgiven: bool) -> None:
         """Record that the states of a client and of the server do not belong together.
 
         The next generation will be newer than the current one and the one that the client has
-        ``reported``. If the client knows a newer generation than the server, the server was
-        restored from an old checkpoint, and the mismatch is not the client's fault.
+        ``reported``. Unless the mismatch is ``forgiven``, the client has caused a restart.
         """
-        caused = self.restarts_caused.get(client, 0) + (reported <= self.generation)
+        caused = self.restarts_caused.get(client, 0) + (not forgiven)
         self.restarts_caused[client] = caused
         self.generation = max(self.generation, reported)
         if caused > self.max_restarts:
             self.remove(client, "excluded: it lost its state too often")
+
+    def record_refusal(self, client: int) -> None:
+        """Record that an answer of a client was refused."""
+        self.refusals[client] = self.refusals.get(client, 0) + 1
 
     def begin_generation(self) -> None:
         """Begin a new generation, in which no update has been accepted yet."""
@@ -77,5 +82,5 @@ class Membership:
     def load(self, state: dict[str, Any]) -> None:
         """Restore a state that ``state`` returned."""
         for name in _TABLES:
-            setattr(self, name, {int(k): v for k, v in state[name].items()})
+            setattr(self, name, {int(k): v for k, v in state.get(name, {}).items()})
         self.generation, self.last_accepted = state["generation"], frozenset(state["last_accepted"])

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from fedcanon.algorithms import Recalling, State
 from fedcanon.compression import decoded
 from fedcanon.deployment.ledger import Ledger, Pending, digest
-from fedcanon.deployment.protocol import START, Message, Presence, Reply, packed
+from fedcanon.deployment.protocol import START, Message, Presence, Reply, joined, packed, parted
 from fedcanon.deployment.relay import make_relay
 from fedcanon.engines import Rules
 from fedcanon.engines.client import BUFFERS, client_work, encode_upload, require_finite
@@ -62,12 +62,16 @@ class Participant:
         try:
             if message.client != self.client:
                 raise FedcanonError(f"client {message.client} is not at this node.")
+            content, question = parted(message.content)
             if message.kind == "evaluate":
-                reply = replace(reply, kind="measures", content=self._measures(message))
-            elif message.keeps:
-                reply = self._train_with_ledger(message, reply)
+                measures = self._measures(decoded(content))
+                reply = replace(reply, kind="measures", content=measures)
             else:
-                reply = self._train_stateless(message, reply)
+                train = self._train_with_ledger if message.keeps else self._train_stateless
+                reply = train(replace(message, content=content), reply)
+            if question and reply.kind == "update":
+                measures = self._measures({**decoded(content), **decoded(question)})
+                reply = replace(reply, content=joined(reply.content, measures))
         except FedcanonError as error:
             reply = replace(reply, kind="failure", reason=str(error)[:1000])
         content = packed(reply.content)
@@ -140,9 +144,8 @@ class Participant:
             upload, state = algorithm.local(state, received, work)
             return self._encoded(upload, t, work), state
 
-    def _measures(self, message: Message) -> State:
+    def _measures(self, received: State) -> State:
         """Return f_i(z), ∇f_i(z) if asked for, and the measures on the held-out samples."""
-        received = decoded(message.content)
         z = received["z"]
         self.objective.buffers.copy_(received[BUFFERS])
         found: State = {"held_out": self.held_out_samples}

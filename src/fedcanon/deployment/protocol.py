@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Annotated, Literal, Protocol
 
+from pydantic import Field
 from torch import Tensor
 
 from fedcanon.algorithms import State
 from fedcanon.compression import Encoded, Lossless
+
+Number = Annotated[int, Field(ge=0, lt=2**40)]
+"""A number of a client, a generation, a round or samples, as it may stand in a message."""
+
+Name = Annotated[str, Field(pattern="^[0-9A-Za-z_-]{0,64}$")]
+"""The name of a message, a run or an update: names become names of files and stand in tables."""
 
 START = "start"
 """The entry with the model at the beginning of the generation, for a client without a state.
 
 It is left out if it is the same as the "z" of the broadcast.
 """
+
+
+_MEASURE = "measure/"
+"""The prefix of entries about a model that clients measure while they train."""
 
 
 @dataclass(frozen=True)
@@ -35,15 +47,15 @@ class Message:
         recalls: Whether the client computes a part of the broadcast itself; see ``Recalling``.
     """
 
-    id: str
-    client: int
+    id: Name
+    client: Number
     kind: Literal["train", "evaluate"]
-    run: str
-    generation: int
-    round: int
+    run: Name
+    generation: Number
+    round: Number
     content: State
     keeps: bool = False
-    ack: str | None = None
+    ack: Name | None = None
     recalls: bool = False
 
 
@@ -67,17 +79,17 @@ class Reply:
         reason: What went wrong in a failure.
     """
 
-    answers: str
-    client: int
+    answers: Name
+    client: Number
     kind: Literal["update", "measures", "mismatch", "failure", "lost"]
-    generation: int
-    round: int
+    generation: Number
+    round: Number
     content: State = field(default_factory=dict)
-    update: str = ""
-    base: str | None = None
-    prox_calls: int = 0
-    seconds: float = 0.0
-    reason: str = ""
+    update: Name = ""
+    base: Name | None = None
+    prox_calls: Annotated[int, Field(ge=0, le=10**6)] = 0
+    seconds: Annotated[float, Field(ge=0, le=10**7)] = 0.0
+    reason: Annotated[str, Field(max_length=2000)] = ""
 
 
 @dataclass(frozen=True)
@@ -103,8 +115,8 @@ class Network(Protocol):
         """Return the clients that are connected now."""
         ...
 
-    def send(self, messages: list[Message]) -> None:
-        """Send messages to clients; those to clients that are not connected may be dropped."""
+    def send(self, messages: Iterable[Message]) -> None:
+        """Send messages to clients, each as it is made; to absent clients they may be dropped."""
         ...
 
     def receive(self, seconds: float) -> list[Reply]:
@@ -131,3 +143,14 @@ def packed(content: State) -> State:
         name: LosslessVector(lossless.encode(v), v) if isinstance(v, Tensor) else v
         for name, v in content.items()
     }
+
+
+def joined(content: State, measures: State) -> State:
+    """Add what is asked or told of a model's measures to the content of a round."""
+    return {**content, **{f"{_MEASURE}{name}": entry for name, entry in measures.items()}}
+
+
+def parted(content: State) -> tuple[State, State]:
+    """Separate the content of a round from what is asked or told of a model's measures."""
+    measures = {k.removeprefix(_MEASURE): v for k, v in content.items() if k.startswith(_MEASURE)}
+    return {k: v for k, v in content.items() if not k.startswith(_MEASURE)}, measures

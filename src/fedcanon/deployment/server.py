@@ -6,11 +6,10 @@ state of the engine is part of the run's checkpoint, which is durable before the
 
 from __future__ import annotations
 
-import math
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence, Sized
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -20,46 +19,37 @@ from torch import Tensor
 from fedcanon.algorithms import Mixed, Recalling, State
 from fedcanon.checkpoint import Part
 from fedcanon.compression import decoded
+from fedcanon.deployment.collection import Collection, Vault
+from fedcanon.deployment.exchange import Exchange
+from fedcanon.deployment.measuring import Measuring
 from fedcanon.deployment.membership import Membership
-from fedcanon.deployment.protocol import START, Message, Network, Reply, packed
+from fedcanon.deployment.protocol import START, Message, Network, Reply, joined, packed, parted
 from fedcanon.deployment.relay import make_relay
 from fedcanon.deployment.states import ClientStates
-from fedcanon.deployment.status import Status
-from fedcanon.deployment.validity import Fault, exceeds, fault, measures_fault, pooled_measures
-from fedcanon.engines import Collected, Engine, Evaluation, Rules, Traffic
-from fedcanon.engines.aggregation import Accumulator, make_aggregation
+from fedcanon.deployment.status import ADMIT, EXCLUDE, RoundTimes, Status
+from fedcanon.deployment.validity import (
+    Fault,
+    Usual,
+    fault,
+    largest_norm,
+)
+from fedcanon.deployment.weights import Weights
+from fedcanon.engines import Collected, Engine, Evaluation, Rules
+from fedcanon.engines.aggregation import make_aggregation
 from fedcanon.engines.client import BUFFERS
-from fedcanon.engines.summation import Tree, Vectors
-from fedcanon.engines.traffic import own_rows
+from fedcanon.engines.traffic import byte_size, own_rows
 from fedcanon.engines.work import IdleWork
 from fedcanon.errors import DivergenceError, FedcanonError, RegroupError, StartOverError
 from fedcanon.objectives import Problem
-from fedcanon.objectives.problem import no_test
 from fedcanon.units import GIB
 
 DIVERGED = "the run has diverged. Use smaller steps (beta, alpha), or look for missing values."
 
-ATTEMPTS = 5
-"""The run ends after so many attempts in a row in which every client that was asked has failed."""
+ODD_LOSS = 1000.0
+"""A client's loss of more than so many times what is usual is not believed."""
 
-
-@dataclass
-class _Round:
-    """The current round: the broadcast, and the updates that have been accepted so far.
-
-    ``expected`` is an update with the names, shapes and types that all updates must have;
-    ``updates`` are the names of updates, by client, and ``slots`` the places of new states.
-    """
-
-    t: int
-    sent: State
-    expected: State | None = None
-    updates: dict[int, str] = field(default_factory=dict)
-    uploads: dict[int, Vectors] = field(default_factory=dict)
-    slots: dict[int, int] = field(default_factory=dict)
-    traffic: Traffic = field(default_factory=Traffic)
-    prox_calls: int = 0
-    client_seconds: float = 0.0
+FARTHEST = 10_000
+"""A client that knows a generation so far ahead of the server's is not believed."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +62,9 @@ class Deployment:
         minimum: Updates that a round needs; clients are asked again if there are fewer.
         deadline: Seconds after which a round ends without the clients that have not answered.
         max_restarts: How often a client may lose its state before it is excluded.
-        by_samples: Whether the weight of a client that joins is its number of samples, and not 1.
+        weights: The rule for the weight of a client that joins.
+        outlier: An update is refused if its norm, or that of the client's new state, is more than
+            so many times what is usual in the run.
         state_memory: The server keeps client states on disk if they need more than so many bytes.
         pause: Seconds to wait before clients are asked again.
     """
@@ -82,7 +74,8 @@ class Deployment:
     minimum: int = 1
     deadline: float = 600.0
     max_restarts: int = 3
-    by_samples: bool = False
+    weights: Weights = field(default_factory=Weights)
+    outlier: float = 10.0
     state_memory: int = GIB
     pause: float = 2.0
 
@@ -99,6 +92,7 @@ class DeployedEngine(Engine):
     rules: Rules
     settings: Deployment
     durable_rounds = True
+    measures_while_training = True
     buffers: Tensor = field(init=False)
     run: str = field(init=False, default_factory=lambda: uuid.uuid4().hex)
 
@@ -111,8 +105,13 @@ class DeployedEngine(Engine):
         self._aggregation = make_aggregation(algorithm, weights, self.rules.aggregation)
         self._relay, self._is_mixed = make_relay(algorithm), isinstance(algorithm, Mixed)
         self._recalled = algorithm.recalled if isinstance(algorithm, Recalling) else frozenset()
-        self._status = Status(self.keeper)
-        self._open: dict[str, int] = {}
+        self.status = Status(self.keeper)
+        self._exchange = Exchange(
+            self.network, self.status, self.settings.deadline, self.settings.pause
+        )
+        self._usual, self._usual_loss = Usual(self.settings.outlier), Usual(ODD_LOSS)
+        self._forgiven: set[int] = set()
+        self._wanted: Measuring | None = None
         self._begin(self.problem.start)
 
     def available(self) -> Sequence[int]:
@@ -126,7 +125,7 @@ class DeployedEngine(Engine):
         self, t: int, participants: Sequence[int], sent: State, *, complete: bool = False
     ) -> Collected:
         started, asked = time.monotonic(), list(participants)
-        self._round = _Round(t, {**sent, BUFFERS: self.buffers})
+        self._round = Collection(t, {**sent, BUFFERS: self.buffers}, self._vault())
         updates, members = self._round.updates, self.membership.members
         needed = len(members) if complete else min(self.settings.minimum, len(members))
 
@@ -134,36 +133,73 @@ class DeployedEngine(Engine):
             self._ask([client for client in asked if client not in updates])
             if len(updates) >= needed:
                 return True
-            self._status.note(f"round {t}: only {len(updates)} of {needed} needed updates came")
-            self._status.write(t, self.membership, self.network.present())
-            if self._status.leaving() & members.keys():
+            self.status.note(f"round {t}: only {len(updates)} of {needed} needed updates came")
+            self.status.write(t, self.membership, self.network.present())
+            if self.status.ordered(EXCLUDE) & members.keys():
                 raise RegroupError("clients have left.")
+            self._round.require_hope(needed, members)
             others = [client for client in self.available() if client not in asked]
             asked.extend(others[: needed - len(updates)])
             return False
 
         try:
-            self._repeat(ask, updates)
+            self._exchange.repeat(ask, updates)
         except BaseException:
             self.states.release(self._round.slots)
             raise
         seconds = time.monotonic() - started
-        self._status.add_round(seconds, self._round.client_seconds, self._round.traffic)
-        mean, share = self._aggregate(sorted(updates))
+        mean, share = self._round.aggregate(self._aggregation, members)
         self._new_buffers = mean.pop(BUFFERS)
-        return Collected(mean, share, self._round.traffic, self._round.prox_calls)
+        combining = time.monotonic() - started - seconds
+        times = RoundTimes(1, seconds + combining, self._round.client_seconds, combining)
+        self.status.add_round(times, self._round.traffic)
+        return Collected(
+            mean, share, self._round.traffic, self._round.prox_calls, self._measured_on_the_way()
+        )
 
     def _ask(self, clients: Sequence[int]) -> None:
         """Ask clients for updates, and accept those that come before the deadline."""
-        present = self.network.present()
-        messages = [self._message(client) for client in clients if client in present]
-        for message in messages:
-            self._round.traffic.down(message.content)
-        for client, reply in self._replies(messages):
+        present, wanted = self.network.present(), self._wanted
+        question = {} if wanted is None else wanted.question(self._round.sent, self.model_buffers)
+
+        def messages() -> Iterator[Message]:
+            for client in clients:
+                if client in present:
+                    message = self._message(client)
+                    self._round.traffic.down(message.content)
+                    yield replace(message, content=joined(message.content, question))
+            if wanted is not None:  # clients that do not train now only measure
+                others = [c for c in self.available() if c in present and c not in clients]
+                yield from wanted.messages(others, self.run, self.model_buffers)
+
+        for client, reply in self._exchange.replies(messages()):
+            content, measures = parted(reply.content)
+            if reply.kind == "measures":
+                self._take_measures(client, reply, content)
+                continue
+            if client in self._round.updates:
+                self.status.note(f"ignored a second answer of client {client}")
+                continue
+            reply = replace(reply, content=content)
             refused = self._reason_to_refuse(client, reply) or self._accept(client, reply)
             if refused is not None:
-                event = f"round {self._round.t}: refused the update of client {client}: {refused}"
-                self._status.note(event)
+                self._refuse(client, refused)
+            elif measures:
+                self._take_measures(client, reply, measures)
+        for client in self._usual.odd(self._round.sizes):
+            size = self._round.sizes[client] / self._usual.median
+            self._drop(client, f"{Fault.TOO_LARGE}: {size:.3g} times what is usual")
+
+    def _drop(self, client: int, why: str) -> None:
+        """Refuse an update that was accepted before all updates of the round were known."""
+        if client in self._round.slots:
+            self.states.release({client: self._round.slots.pop(client)})
+        self._refuse(client, why)
+
+    def _refuse(self, client: int, why: str) -> None:
+        self.status.refused(client, f"round {self._round.t}", why)
+        self.membership.record_refusal(client)
+        self._round.refuse(client, why)
 
     def _message(self, client: int) -> Message:
         sent, acks = own_rows(self._round.sent, client), self.membership.acks
@@ -187,22 +223,32 @@ class DeployedEngine(Engine):
             StartOverError: Client and server do not agree on the client's last accepted update.
         """
         generation = self.membership.generation
-        if client in self._round.updates:
-            return "a second answer"
         if reply.kind == "mismatch" and self.keeper == "client":
-            lost = f"client {client} or the server has lost its state"
-            self._status.note(f"{lost}: a new generation begins")
-            self.membership.record_mismatch(client, reply.generation)
-            if self._is_mixed and client not in self.membership.members:
-                raise FedcanonError(f"client {client} is {self.membership.gone[client]}.")
-            raise StartOverError(f"{lost}.")
+            if reply.generation > generation + FARTHEST:
+                return "it names a generation that cannot be"
+            self._start_over_because_of(client, reply.generation)
         if (reply.kind, reply.generation, reply.round) != ("update", generation, self._round.t):
             return "from another round"
         if self.keeper == "client" and reply.base != self.membership.acks.get(client):
             return "not based on the client's last accepted update"
+        if not reply.update:
+            return "without a name"
         if self._round.expected is None:
             self._round.expected = self._expected(client)
         return fault(reply.content, self._round.expected)
+
+    def _start_over_because_of(self, client: int, reported: int) -> None:
+        # A client that knows a newer generation than the server: the server was restored from an
+        # old checkpoint. That can happen once between two starts of a server; a client that says it
+        # again and again is not believed.
+        forgiven = reported > self.membership.generation and client not in self._forgiven
+        self._forgiven.add(client)
+        lost = f"client {client} or the server has lost its state"
+        self.status.note(f"{lost}: a new generation begins")
+        self.membership.record_mismatch(client, reported, forgiven=forgiven)
+        if self._is_mixed and client not in self.membership.members:
+            raise FedcanonError(f"client {client} is {self.membership.gone[client]}.")
+        raise StartOverError(f"{lost}.")
 
     def _expected(self, client: int) -> State:
         """Return an update with the names, shapes and types that a client's update must have."""
@@ -218,128 +264,87 @@ class DeployedEngine(Engine):
     def _accept(self, client: int, reply: Reply) -> str | None:
         """Accept an update for this round; return why not if it is too large."""
         current, upload = self._round, decoded(reply.content)
-        buffers, state = upload.pop(BUFFERS), None
+        buffers, state = upload.pop(BUFFERS), State()
         if self.keeper == "server":
             sent = own_rows(current.sent, client)
             upload, state = self._relay.settle(self.states.read(client), sent, upload)
-        if exceeds(upload, self.rules.compressor.norm_bound):
+        if largest_norm(upload) > self.rules.compressor.norm_bound:
             return Fault.TOO_LARGE
-        if state is not None:
+        if self.keeper == "server":
             current.slots[client] = self.states.put(state)
-        current.updates[client] = reply.update
-        current.uploads[client] = {**upload, BUFFERS: buffers}
-        current.traffic.up(reply.content)
-        current.prox_calls += reply.prox_calls
-        current.client_seconds = max(current.client_seconds, reply.seconds)
+        size = largest_norm(upload, state)
+        current.accept(client, reply, {**upload, BUFFERS: buffers}, size)
+        self.status.answered(client, reply.seconds, byte_size(reply.content))
         return None
-
-    def _aggregate(self, clients: Sequence[int]) -> tuple[Vectors, float]:
-        """Return the aggregated upload of these clients, and their share of the total weight."""
-        members = self.membership.members
-        weights, uploads = [members[client] for client in clients], Accumulator(self._aggregation)
-        for client, weight in zip(clients, weights, strict=True):
-            uploads.push(self._round.uploads[client], weight)
-        share = math.fsum(weights) / math.fsum(members.values())
-        return self._aggregation.finish(uploads.parts(), weights), share
 
     def commit(self) -> None:
         self.buffers = self._new_buffers
         self.membership.accept(self._round.t, self._round.updates)
         self.states.commit(self._round.slots)
-        self._status.write(self._round.t + 1, self.membership, self.network.present())
-
-    # Messages and replies
-
-    def _repeat(self, ask: Callable[[], bool], answers: Sized) -> None:
-        """Call ``ask`` until it returns True; raise an error if every client keeps failing."""
-        self._open, failed = {}, 0
-        while True:
-            self._errors, self._waited_for = list[FedcanonError](), 0
-            if ask():
-                return
-            hopeless = not answers and len(self._errors) == self._waited_for > 0
-            failed = failed + 1 if hopeless else 0
-            if failed == ATTEMPTS:
-                raise self._errors[-1]
-            time.sleep(self.settings.pause)
-
-    def _replies(self, messages: list[Message]) -> Iterator[tuple[int, Reply]]:
-        """Send messages and yield replies until the deadline, each with its client.
-
-        A message stays open until it is answered or another round begins: a reply that is too late
-        for one attempt is used in the next one.
-        """
-        self.network.send(messages)
-        self._open |= {message.id: message.client for message in messages}
-        waiting = {message.id for message in messages}
-        self._waited_for += len(waiting)
-        end = time.monotonic() + self.settings.deadline
-        while waiting and (left := end - time.monotonic()) > 0:
-            replies = self.network.receive(left)
-            if not replies:
-                return
-            for reply in replies:
-                waiting.discard(reply.answers)
-                client = self._open.pop(reply.answers, None)
-                if client is None or client != reply.client:
-                    self._status.note(f"ignored a late or repeated reply of client {reply.client}")
-                elif reply.kind in ("failure", "lost"):
-                    if reply.kind == "failure":
-                        self._errors.append(FedcanonError(reply.reason))
-                    self._status.note(f"client {client} has failed: {reply.reason}")
-                else:
-                    yield client, reply
+        self.status.write(self._round.t + 1, self.membership, self.network.present())
 
     # Measures
 
     def evaluate(self, z: Tensor, *, gradient: bool) -> Evaluation:
-        content = packed({"z": z, BUFFERS: self.model_buffers, "gradient": gradient})
-        found: dict[int, State] = {}
+        wanted = self._wanted = Measuring(z, gradient, self._vault())
 
         def ask() -> bool:
             present = self.network.present()
-            messages = [
-                Message(uuid.uuid4().hex, client, "evaluate", self.run, 0, 0, content)
-                for client in self.available()
-                if client in present
-            ]
-            for client, reply in self._replies(messages):
-                answer = decoded(reply.content)
-                refused = measures_fault(answer, z if gradient else None)
-                if refused is None:
-                    found[client] = answer
-                    continue
-                self._status.note(f"refused the measures of client {client}: {refused}")
-                if refused is Fault.NOT_FINITE:
-                    diverged = f"the loss of client {client} is not finite: {DIVERGED}"
-                    self._errors.append(DivergenceError(diverged))
-            return bool(found)
+            clients = [client for client in self.available() if client in present]
+            messages = wanted.messages(clients, self.run, self.model_buffers)
+            for client, reply in self._exchange.replies(messages):
+                self._take_measures(client, reply, reply.content)
+            return bool(wanted.found)
 
-        self._repeat(ask, found)
-        weights = {client: self.membership.members[client] for client in sorted(found)}
-        taken, total = math.fsum(weights.values()), Tree()
-        gradient = gradient and len(found) == len(self.membership.members)  # ∇f needs all clients
-        for client, weight in weights.items():
-            if gradient:
-                total.push({"gradient": weight / taken * found[client]["gradient"]})
-        losses = {client: found[client]["loss"] for client in weights}
-        test = pooled_measures(found)
-        if self.problem.test is not no_test:
-            self.problem.buffers.copy_(self.model_buffers)
-            test = self.problem.test(z)
-        return Evaluation(
-            loss=sum(weights[client] / taken * loss for client, loss in losses.items()),
-            losses=list(losses.values()),
-            gradient=total.total()["gradient"] if gradient else None,
-            test=test,
-        )
+        self._exchange.repeat(ask, wanted.found)
+        return self._evaluated()
+
+    def measure_with_next_round(self, z: Tensor, *, gradient: bool) -> None:
+        self._wanted = Measuring(z, gradient, self._vault())
+
+    def _measured_on_the_way(self) -> Evaluation | None:
+        if self._wanted is None or not self._wanted.found:
+            return None
+        return self._evaluated()
+
+    def _evaluated(self) -> Evaluation:
+        """Return what was measured, without losses that cannot be believed."""
+        wanted, self._wanted = self._wanted, None
+        assert wanted is not None
+        odd = self._usual_loss.odd({c: abs(found["loss"]) for c, found in wanted.found.items()})
+        for client in odd:
+            del wanted.found[client]
+            self.status.refused(client, "measures", "a loss that cannot be believed")
+            self.membership.record_refusal(client)
+        self.problem.buffers.copy_(self.model_buffers)
+        return wanted.evaluation(self.membership.members, self.problem.test)
+
+    def _take_measures(self, client: int, reply: Reply, measures: State) -> None:
+        if self._wanted is None:
+            return
+        refused = self._wanted.accept(client, decoded(measures))
+        if refused is None:
+            self.status.answered(client, reply.seconds, byte_size(measures))
+            return
+        self.status.refused(client, "measures", refused)
+        self.membership.record_refusal(client)
+        if refused is Fault.NOT_FINITE:
+            diverged = f"the loss of client {client} is not finite: {DIVERGED}"
+            self._exchange.errors.append(DivergenceError(diverged))
+
+    def _vault(self) -> Vault:
+        return Vault(len(self.membership.members), self.settings.state_memory)
 
     # Members and restarts
 
     def regroup(self, server: State) -> State:
         members, present = self.membership.members, self.network.present()
-        left = sorted(self._status.leaving() & members.keys())
-        joined = sorted(present.keys() - members.keys() - self.membership.gone.keys())
+        for client in self.status.ordered(ADMIT):
+            self.status.withdraw(ADMIT, client)
+            self.membership.gone.pop(client, None)
+        left = sorted(self.status.ordered(EXCLUDE) & members.keys())
+        new = sorted(present.keys() - members.keys() - self.membership.gone.keys())
+        joined = [client for client in new if self._may_join(client, present[client].samples)]
         if not (left or joined):
             return server
         if self._is_mixed:
@@ -348,11 +353,11 @@ class DeployedEngine(Engine):
                 "begin a new run with those that are connected."
             )
         for client in left:
-            self._status.note(f"client {client} has left permanently")
-            self.membership.remove(client, "left")
+            self.status.note(f"client {client} is excluded by the operator")
+            self.membership.remove(client, "excluded by the operator")
         for client in joined:
-            self._status.note(f"client {client} has joined")
-            members[client] = float(present[client].samples) if self.settings.by_samples else 1.0
+            self.status.note(f"client {client} has joined")
+            members[client] = self.settings.weights.of(client, present[client].samples)
         averages = self.rules.algorithm.averages
         if self.keeper == "client" or not averages:
             raise StartOverError("clients have joined or left.")
@@ -360,6 +365,13 @@ class DeployedEngine(Engine):
         weights = {client: members[client] for client in self.available()}
         means = {ours: self.states.mean(theirs, weights) for ours, theirs in averages.items()}
         return {**server, **means}
+
+    def _may_join(self, client: int, claimed: int) -> bool:
+        others = self.membership.members.values()
+        objection = self.settings.weights.objection(client, claimed, others)
+        if objection is not None:
+            self.status.note(f"not admitted: {objection}")
+        return objection is None
 
     def start_over(self, z: Tensor) -> None:
         self.membership.begin_generation()
@@ -373,7 +385,7 @@ class DeployedEngine(Engine):
     # Files and checkpoints
 
     def use_folder(self, folder: Path) -> None:
-        self._status.folder = folder
+        self.status.folder = folder
         self.network.use_folder(folder)
 
     def close(self) -> None:
@@ -383,6 +395,7 @@ class DeployedEngine(Engine):
         return {
             "run": self.run,
             "membership": self.membership.state(),
+            "usual": [self._usual.median, self._usual_loss.median],
             "buffers": self.buffers,
             "generation_start": self.states.start,
             "clients": {str(c): part for c, part in self.states.parts().items()},
@@ -393,6 +406,7 @@ class DeployedEngine(Engine):
             raise FedcanonError("this run was not on Flower: resume it with another engine.")
         self.run = state["run"]
         self.membership.load(state["membership"])
+        self._usual.median, self._usual_loss.median = state.get("usual", (0.0, 0.0))
         self.buffers = state["buffers"]
         self._begin(state["generation_start"])
         if self.keeper == "server":

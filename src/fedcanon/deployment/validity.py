@@ -1,11 +1,12 @@
-"""Checks on replies of clients, which are not trusted, and the mean of their measures."""
+"""Checks on replies of clients, which are not trusted."""
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
+from statistics import median
 
 import torch
 from torch import Tensor
@@ -16,17 +17,12 @@ from fedcanon.engines.traffic import vectors
 
 
 class Fault(StrEnum):
-    """What is wrong with an answer: names or shapes, an entry that is not finite, or its norm."""
+    """What is wrong with an answer: names or shapes, numbers that cannot be, or its norm."""
 
     MALFORMED = "malformed"
     NOT_FINITE = "not finite"
     TOO_LARGE = "too large"
-
-
-_TEST = "test/"
-"""The prefix of measures on the samples that a client holds out."""
-
-_ACCURACY = f"{_TEST}accuracy"
+    OUT_OF_RANGE = "out of range"
 
 
 def fault(content: State, expected: State) -> Fault | None:
@@ -39,60 +35,57 @@ def fault(content: State, expected: State) -> Fault | None:
     found = decoded(content)
     numbers = [entry for entry in found.values() if not isinstance(entry, Tensor)]
     finite = all(bool(vector.isfinite().all()) for vector in vectors(found))
-    return None if finite and all(map(_is_finite, numbers)) else Fault.NOT_FINITE
+    return None if finite and all(map(is_finite, numbers)) else Fault.NOT_FINITE
 
 
-def measures_fault(answer: State, z: Tensor | None) -> Fault | None:
-    """Return what is wrong with a client's measures of a model, or None.
-
-    ``z`` is the model if its gradient was asked for, and None otherwise.
-    """
-    numbers = [value for name, value in answer.items() if name != "gradient"]
-    if not ({"loss", "held_out"} <= answer.keys() and all(map(_is_number, numbers))):
-        return Fault.MALFORMED
-    if not all(map(_is_finite, numbers)):
-        return Fault.NOT_FINITE
-    if z is None:
-        return None
-    gradient = answer.get("gradient")
-    return Fault.MALFORMED if gradient is None else fault({"gradient": gradient}, {"gradient": z})
-
-
-def _is_number(value: object) -> bool:
+def is_number(value: object) -> bool:
+    """Tell whether an entry of a message is a number."""
     return isinstance(value, int | float)
 
 
-def _is_finite(value: float) -> bool:
+def is_finite(value: float) -> bool:
+    """Tell whether a number is finite as a float."""
     return abs(value) <= sys.float_info.max  # math.isfinite fails for integers beyond this
 
 
-def pooled_measures(found: Mapping[int, State]) -> dict[str, float]:
-    """Average the clients' measures over all held-out samples.
+def largest_norm(*contents: State) -> float:
+    """Return the largest norm of a vector in some messages or states."""
+    found = (vector for content in contents for vector in vectors(content))
+    norms = (float(torch.linalg.vector_norm(v, dtype=torch.float64)) for v in found)
+    return max(norms, default=0.0)
 
-    The result also names the client with the worst accuracy, and that accuracy.
+
+@dataclass
+class Usual:
+    """Finds clients whose numbers are far from what is usual: the largest median so far.
+
+    The largest, because updates and losses fall during a run, with some clients earlier than with
+    others. With fewer than three numbers nobody is odd.
+
+    Args:
+        factor: A number of more than so many times what is usual is odd.
+        median: The largest median so far.
     """
-    tested = {client: answer for client, answer in found.items() if answer["held_out"] > 0}
-    mean: dict[str, float] = {}
-    for name in sorted({k for answer in tested.values() for k in answer if k.startswith(_TEST)}):
-        answers = [answer for answer in tested.values() if name in answer]
-        total = sum(answer["held_out"] for answer in answers)
-        mean[name.removeprefix(_TEST)] = sum(a["held_out"] / total * a[name] for a in answers)
-    accuracies = {c: a[_ACCURACY] for c, a in tested.items() if _ACCURACY in a}
-    if not accuracies:
-        return mean
-    worst = min(accuracies, key=lambda client: accuracies[client])
-    return {**mean, "worst_accuracy": accuracies[worst], "worst_client": float(worst)}
 
+    factor: float
+    median: float = 0.0
 
-def exceeds(upload: State, bound: float) -> bool:
-    """Tell whether a vector of an upload has a norm above ``bound``."""
-    norms = (float(torch.linalg.vector_norm(v, dtype=torch.float64)) for v in vectors(upload))
-    return bound < math.inf and any(norm > bound for norm in norms)
+    def odd(self, numbers: Mapping[int, float]) -> list[int]:
+        """Return the clients with an odd number, after taking account of all of them."""
+        if len(numbers) >= 3:
+            self.median = max(self.median, median(numbers.values()))
+        limit = self.factor * self.median
+        return [client for client, number in numbers.items() if 0 < limit < number]
 
 
 def _shapes(content: State) -> dict[str, object]:
     """Return the shape and type of every vector, and for other entries whether it is a number."""
     return {
-        name: (tuple(entry.shape), entry.dtype) if isinstance(entry, Tensor) else _is_number(entry)
+        name: (tuple(entry.shape), entry.dtype) if isinstance(entry, Tensor) else is_number(entry)
         for name, entry in decoded(content).items()
     }
+
+
+def printable(text: str) -> str:
+    """Return the text with a "?" for every character that could act on a terminal or a log."""
+    return "".join(c if c.isprintable() else "?" for c in text)

@@ -46,20 +46,6 @@ class Rules:
 
 
 @dataclass(frozen=True)
-class Collected:
-    """The result of the clients' part of a round.
-
-    ``mean`` is the aggregated upload, ``share`` the participants' part of the weight of all
-    clients. ``prox_calls`` counts the prox evaluations on clients.
-    """
-
-    mean: State
-    share: float
-    traffic: Traffic
-    prox_calls: int
-
-
-@dataclass(frozen=True)
 class Evaluation:
     """Measures of a model z: f(z), the f_i(z), ∇f(z) if asked for, and measures on test data."""
 
@@ -67,6 +53,22 @@ class Evaluation:
     losses: list[float]
     gradient: Tensor | None
     test: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Collected:
+    """The result of the clients' part of a round.
+
+    ``mean`` is the aggregated upload, ``share`` the participants' part of the weight of all
+    clients. ``prox_calls`` counts the prox evaluations on clients. ``evaluation`` are the measures
+    that were asked for with ``Engine.measure_with_next_round``.
+    """
+
+    mean: State
+    share: float
+    traffic: Traffic
+    prox_calls: int
+    evaluation: Evaluation | None = None
 
 
 class Engine(ABC):
@@ -82,6 +84,9 @@ class Engine(ABC):
 
     durable_rounds: ClassVar[bool] = False
     """Whether a checkpoint must be written after every round."""
+
+    measures_while_training: ClassVar[bool] = False
+    """Whether models are measured with ``measure_with_next_round``, which saves messages."""
 
     @abstractmethod
     def available(self) -> Sequence[int]:
@@ -127,6 +132,10 @@ class Engine(ABC):
     @abstractmethod
     def evaluate(self, z: Tensor, *, gradient: bool) -> Evaluation:
         """Measure the model ``z``: all f_i(z), ∇f(z) if ``gradient`` is set, and the test data."""
+
+    def measure_with_next_round(self, z: Tensor, *, gradient: bool) -> None:
+        """Let clients measure ``z`` in the next round; see ``measures_while_training``."""
+        raise NotImplementedError
 
     @property
     def model_buffers(self) -> Tensor:

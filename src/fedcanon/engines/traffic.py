@@ -49,6 +49,11 @@ def _size(message: State) -> tuple[int, int]:
     return floats, size
 
 
+def byte_size(message: State) -> int:
+    """Return the bytes of the vectors in a message."""
+    return _size(message)[1]
+
+
 def copied(message: Any) -> Any:
     """Return a copy of a message and its tensors, also of those in nested containers."""
     if isinstance(message, Tensor):

@@ -48,6 +48,10 @@ class DataSummary:
         return sum(self.samples or map(sum, self.label_counts))
 
 
+MEASURES = {"accuracy": (0.0, 1.0), "test_loss": (-math.inf, math.inf)}
+"""The measures that a test may return, with the least and the largest value of each."""
+
+
 @dataclass(frozen=True)
 class Problem:
     """f(x) = Σ_i p_i f_i(x), the weighted mean of the clients' losses.

@@ -28,7 +28,7 @@ def described(table: Mapping[str, Any]) -> str:
 
 
 def written(value: Any) -> str:
-    """A value of the configuration.
+    """A value of the configuration; numbers with six digits, the run's folder has all of them.
 
     A table inside a table is written as "inverse(start = 0.1, period = 40)" or, with the layers
     that it is for, as "l1(kappa = 0.1) on conv*.weight".
@@ -43,7 +43,7 @@ def written(value: Any) -> str:
         return "; ".join(map(written, value)) or "none"
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: "–"}[value]
-    return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _name_and_settings(table: Mapping[str, Any]) -> tuple[str, str]:

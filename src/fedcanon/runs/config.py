@@ -10,7 +10,7 @@ import difflib
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
@@ -135,12 +135,16 @@ class DeploymentSection(Section):
     A round ends after ``deadline`` seconds; with fewer than ``minimum`` updates it is repeated. A
     client that causes more than ``restarts`` restarts is excluded. A server without data needs the
     ``shape`` of one input and the number of ``classes``; a simulation takes them from its data.
+    An update more than ``outlier`` times as large as usual is refused. ``samples`` are the clients'
+    numbers of samples as the operator knows them, for weights that no client can claim.
     """
 
     state: Literal["server", "client"] = "server"
     minimum: PositiveInt = 1
     deadline: PositiveFloat = 600.0
     restarts: PositiveInt = 3
+    outlier: Annotated[float, Field(gt=1)] = 10.0
+    samples: list[PositiveInt] = []
     shape: list[PositiveInt] = []
     classes: PositiveInt | None = None
 

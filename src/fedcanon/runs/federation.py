@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fedcanon.algorithms import Algorithm, Assembling, SecondOrder, State, scaled, sends_steps
 from fedcanon.compression import Compressor, Identity
-from fedcanon.engines import Aggregation, Collected, Local, MakeEngine, Rules
+from fedcanon.engines import Aggregation, Collected, Evaluation, Local, MakeEngine, Rules
 from fedcanon.engines.work import CountedProx, IdleWork
 from fedcanon.errors import FedcanonError, RegroupError, StartOverError
 from fedcanon.expansion import expansion_length
@@ -164,9 +164,9 @@ class Federation:
         """End the processes that were started; the next round starts them again."""
         self.engine.close()
 
-    def is_diverging(self, objective: float) -> bool:
-        """Tell whether the run diverges, if f + h is ``objective`` at the current model."""
-        return self._guard.diverges(objective, self.model, self.engine.buffers)
+    def is_diverging(self, objective: float, model: Tensor, buffers: Tensor) -> bool:
+        """Tell whether the run diverges, if f + h is ``objective`` at a model on its way."""
+        return self._guard.diverges(objective, model, buffers)
 
     def slow_down(self) -> bool:
         """Go back to the best model so far, with new client states and steps of half the size.
@@ -204,8 +204,11 @@ class Federation:
         chosen = rng.choice(len(able), min(self.participants, len(able)), replace=False)
         return sorted(able[position] for position in chosen.tolist())
 
-    def step(self, participants: list[int] | None = None) -> None:
+    def step(self, participants: list[int] | None = None) -> Evaluation | None:
         """Run one round, with the given participants or with random ones.
+
+        Returns:
+            The measures of the model before the round, if the engine was asked for them.
 
         Raises:
             FedcanonError: A participant does not exist, or the round needs all clients.
@@ -231,6 +234,7 @@ class Federation:
         self.cost.add(collected)
         self.cost.server_prox += prox.calls
         self.cost.seconds += time.perf_counter() - started
+        return collected.evaluation
 
     def _collect(self, participants: list[int] | None) -> tuple[State, Collected]:
         t = self.rounds_done

@@ -4,18 +4,41 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
+from torch import Tensor
+
+from fedcanon.algorithms import State
+from fedcanon.engines import Evaluation
 from fedcanon.errors import DivergenceError, FedcanonError
 from fedcanon.penalties import Penalty
 from fedcanon.runs.federation import Federation
-from fedcanon.runs.measures import Record, is_small, measure, stationarity_step
+from fedcanon.runs.measures import Cost, Record, is_small, measure, stationarity_step
 from fedcanon.runs.observers import Observer
 from fedcanon.runs.result import Result
 from fedcanon.threads import one_thread
 
 ALL_ROUNDS = "all rounds done"
 """Why a run ended that met no tolerance and was not stopped."""
+
+
+@dataclass(frozen=True)
+class _Moment:
+    """What a record tells of, kept until the measures are there."""
+
+    t: int
+    server: State
+    buffers: Tensor
+    cost: Cost
+    step_scale: float
+
+    @classmethod
+    def now(cls, federation: Federation) -> _Moment:
+        """Return the current moment of a federation."""
+        server, buffers = federation.server, federation.engine.buffers
+        cost = replace(federation.cost)
+        return cls(federation.rounds_done, server, buffers, cost, federation.step_scale)
 
 
 @one_thread()
@@ -34,7 +57,8 @@ def fit(
 ) -> Result:
     """Run a federation for ``rounds`` rounds, or until a tolerance is met, on one thread.
 
-    Measures are taken before the first round, after every ``evaluate_every`` rounds and at the end.
+    Measures are taken before the first round, after every ``evaluate_every`` rounds and at the end;
+    over a network while clients train in the next round, so that a tolerance is noticed one later.
 
     Args:
         federation: The federation, whose processes are ended at the end.
@@ -78,22 +102,36 @@ def fit(
     if gradient or gradient_tolerance > 0:
         step = gradient_step or stationarity_step(penalty)
         _check_measure(penalty, step)
-    history = list(records)
+    history, engine = list(records), federation.engine
+    rides = engine.measures_while_training
 
-    def take_record() -> None:
-        t, cost = federation.rounds_done, federation.cost
+    def is_due() -> bool:
+        t = federation.rounds_done
+        is_recorded = bool(history) and history[-1].round == t
+        return not is_recorded and (t % evaluate_every == 0 or t == rounds)
+
+    def take_record(moment: _Moment | None = None, found: Evaluation | None = None) -> None:
+        moment = moment or _Moment.now(federation)
+        t = moment.t
         numbers = {k: v for observer in observers for k, v in observer.numbers().items()}
-        if federation.step_scale < 1:
-            numbers["step_scale"] = federation.step_scale
+        if moment.step_scale < 1:
+            numbers["step_scale"] = moment.step_scale
         record = measure(
-            federation.engine, federation.server, t=t, cost=cost, step=step, numbers=numbers
+            engine,
+            moment.server,
+            t=t,
+            cost=moment.cost,
+            step=step,
+            numbers=numbers,
+            found=found,
         )
         if not math.isfinite(record.loss):
             raise DivergenceError(
                 f"the loss is {record.loss} after round {t}: the run diverged. "
                 "Use smaller steps (beta, alpha), or check the data for missing values."
             )
-        if may_slow_down and federation.is_diverging(record.objective):
+        model = federation.algorithm.model(moment.server)
+        if may_slow_down and federation.is_diverging(record.objective, model, moment.buffers):
             raise DivergenceError(
                 f"the objective f + h has grown to {record.objective:.4g} by round {t}. "
                 "Use smaller steps (beta, alpha)."
@@ -128,21 +166,28 @@ def fit(
     try:
         for observer in observers:
             observer.begin(federation, rounds)
-        if not history:
+        if not (history or rides):
             take_record()
         stopped = reason_to_stop()
         while stopped is None and federation.rounds_done < rounds:
             try:
-                federation.step()
-                if federation.rounds_done % evaluate_every == 0 or federation.rounds_done == rounds:
+                moment = _Moment.now(federation) if rides and is_due() else None
+                if moment is not None:
+                    engine.measure_with_next_round(federation.model, gradient=step is not None)
+                found = federation.step()
+                if moment is not None:
+                    take_record(moment, found)
+                if is_due() and (not rides or federation.rounds_done == rounds):
                     take_record()
-                    stopped = reason_to_stop()
+                stopped = reason_to_stop()
             except DivergenceError as error:
                 go_back(error)
                 if federation.rounds_done == rounds:
                     take_record()
             reasons = [observer.round(federation.rounds_done) for observer in observers]
             stopped = stopped or next(filter(None, reasons), None)
+        if rides and history[-1].round < federation.rounds_done:
+            take_record()
         stopped = stopped or ALL_ROUNDS
         for observer in observers:
             observer.end(stopped)

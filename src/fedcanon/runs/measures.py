@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fedcanon.algorithms import Diagnosed, State
-from fedcanon.engines import Collected, Engine
+from fedcanon.engines import Collected, Engine, Evaluation
 from fedcanon.files import Count
 from fedcanon.objectives import Problem
 from fedcanon.penalties import Penalty
@@ -129,21 +129,23 @@ def measure(
     cost: Cost,
     step: float | None,
     numbers: Mapping[str, float] | None = None,
+    found: Evaluation | None = None,
 ) -> Record:
-    """Measure the current model.
+    """Measure a model.
 
     Args:
         engine: The engine, which evaluates the model on clients and test data.
-        server: The server's state.
-        t: The number of rounds done.
-        cost: The cost so far.
+        server: The server's state with the model.
+        t: The number of rounds after which it was the model.
+        cost: The cost until then.
         step: The step a of ‖G^a‖; None does not measure it.
         numbers: Additional diagnostics.
+        found: What the engine has measured already.
     """
     started = time.perf_counter()
     algorithm, penalty = engine.rules.algorithm, engine.rules.penalty
     z = algorithm.model(server)
-    found = engine.evaluate(z, gradient=step is not None)
+    found = found or engine.evaluate(z, gradient=step is not None)
     own = algorithm.diagnostics(server) if isinstance(algorithm, Diagnosed) else {}
     gradient_norm = None
     if found.gradient is not None and step is not None:

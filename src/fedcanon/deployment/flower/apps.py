@@ -17,12 +17,15 @@ from flwr.serverapp import Grid, ServerApp
 from fedcanon.algorithms import sends_steps
 from fedcanon.data import Dataset, Split
 from fedcanon.data.own.arrays import numbers
-from fedcanon.deployment.configured import deployment_on, vector_sizes
+from fedcanon.deployment.configured import deployment_on, vector_sizes, weights_rule
 from fedcanon.deployment.flower.client import answering_app
 from fedcanon.deployment.flower.grid import GridNetwork
+from fedcanon.deployment.flower.nodes import FILE as NODES
+from fedcanon.deployment.flower.nodes import Nodes
 from fedcanon.deployment.ledger import Ledger, own_secret
 from fedcanon.deployment.participant import Participant
 from fedcanon.deployment.protocol import Presence
+from fedcanon.deployment.server import DeployedEngine
 from fedcanon.engines.work import CountedProx
 from fedcanon.errors import FedcanonError
 from fedcanon.layout import Layout
@@ -120,6 +123,7 @@ def serve(config: Config, grid: Grid, folder: Path) -> None:
         make_compressor(config.compression),
         vector_sizes(stand_in, make_algorithm(without_auto(config.algorithm))),
         lifetime=2 * config.deployment.deadline,
+        nodes=Nodes(folder.parent / NODES),
     )
     run = RunFolder(folder)
     if run.data is None:
@@ -133,7 +137,7 @@ def serve(config: Config, grid: Grid, folder: Path) -> None:
             network,
             [client.samples for client in clients],
         )
-        train_in(folder, config, federation, [_Log()])
+        train_in(folder, config, federation, [_Log(), _Orders()])
         return
     _require_same(run.config, config)
     if run.result is not None and run.result.round >= config.rounds:
@@ -143,7 +147,7 @@ def serve(config: Config, grid: Grid, folder: Path) -> None:
         )
     samples = run.data.samples
     make = partial(_federation, stand_in=stand_in, network=network, samples=samples)
-    observers = [_Log()]
+    observers = [_Log(), _Orders()]
     # Starting from round 0 would cost the clients days of work.
     resume_with(run, make, rounds=config.rounds, observers=observers, may_restart=False)
 
@@ -189,8 +193,7 @@ def _with_steps(config: Config, clients: Sequence[Presence], layout: Layout) -> 
         raise FedcanonError(
             "clients have told different things about step sizes: give all the same app/run.toml."
         )
-    by_samples = config.clients.weights == "samples"
-    weights = [float(client.samples) if by_samples else 1.0 for client in clients]
+    weights = _weights(config, [client.samples for client in clients])
     told, exact = [client.told for client in clients], config.batch_size == "full"
     return filled(config, layout, facts_from(told, weights, exact=exact))
 
@@ -205,16 +208,41 @@ def _placeholder(config: Config) -> Dataset:
 def _federation(
     config: Config, stand_in: Problem, network: GridNetwork, samples: list[int]
 ) -> Federation:
-    by_samples = config.clients.weights == "samples"
     shape, classes = tuple(config.deployment.shape), config.deployment.classes or 0
     problem = Problem(
         [Remote(stand_in.clients[0], count) for count in samples],
         stand_in.start,
-        [float(count) if by_samples else 1.0 for count in samples],
+        _weights(config, samples),
         no_test,
         DataSummary(CLIENTS_OWN, shape, classes, [], samples),
     )
     return assemble(config, problem, deployment_on(network, config))
+
+
+def _weights(config: Config, samples: Sequence[int]) -> list[float]:
+    """Return the weights of the clients, from the samples that they claim or the registered ones.
+
+    Raises:
+        FedcanonError: A client claims so many samples that it would decide alone.
+    """
+    rule = weights_rule(config)
+    weights = [rule.of(client, count) for client, count in enumerate(samples)]
+    for client, count in enumerate(samples):
+        others = weights[:client] + weights[client + 1 :]
+        if objection := rule.objection(client, count, others):
+            raise FedcanonError(objection)
+    return weights
+
+
+class _Orders(Observer):
+    """Lets the run pause or end between two rounds, as the operator orders."""
+
+    def begin(self, federation: Federation, rounds: int) -> None:
+        assert isinstance(federation.engine, DeployedEngine)
+        self._status = federation.engine.status
+
+    def round(self, t: int) -> str | None:
+        return "ended by the operator" if self._status.must_end() else None
 
 
 def _print_missing(missing: set[int]) -> None:

@@ -13,24 +13,32 @@ from flwr.app import RecordDict
 from flwr.serverapp import Grid
 
 from fedcanon.compression import Compressor
+from fedcanon.deployment.flower.nodes import Nodes
 from fedcanon.deployment.flower.wire import to_presence, to_records, to_reply
 from fedcanon.deployment.protocol import Message, Presence, Reply
 from fedcanon.errors import FedcanonError
 
 _log = logging.getLogger(__name__)
 
+AT_ONCE = 16
+"""So many answers at most are asked for at once, because they are all in memory then."""
+
+PATIENCE = 10.0
+"""Seconds after which a node that was refused is asked again which client it is."""
+
 
 class GridNetwork:
     """A network whose clients are nodes of a Flower grid.
 
-    Every new node is asked which client it is. Replies are matched with messages by the ids that
-    Flower gives them, not by what a reply says about itself.
+    Every new node is asked which client it is. Replies are matched with messages by the ids and
+    nodes that Flower gives them, not by what a reply says about itself.
 
     Args:
         grid: Flower's grid.
         compressor: What decodes the vectors of uploads.
         sizes: The lengths that vectors in replies may have.
         lifetime: Seconds after which Flower drops a message that was not answered.
+        nodes: Says which node may speak for which client.
         poll: Seconds between two looks for replies.
     """
 
@@ -40,14 +48,15 @@ class GridNetwork:
         compressor: Compressor,
         sizes: Container[int],
         lifetime: float,
-        poll: float = 0.2,
+        nodes: Nodes | None = None,
+        poll: float = 0.1,
     ) -> None:
         self._grid, self._compressor, self._sizes = grid, compressor, sizes
-        self._lifetime, self._poll = lifetime, poll
+        self._lifetime, self._nodes, self._poll = lifetime, nodes or Nodes(), poll
         self._known: dict[int, tuple[int, Presence]] = {}  # the client at each node
         self._asked: dict[str, tuple[int, float]] = {}  # by Flower's id: node, and when asked
-        self._superseded: dict[int, int] = {}  # nodes whose client is at another node now
-        self._sent: dict[str, Message] = {}  # by Flower's id, without the content
+        self._sent: dict[str, tuple[Message, int]] = {}  # by Flower's id: header and node
+        self._refused: dict[int, float] = {}  # nodes that may not speak, and since when
         self.refusals: list[str] = []  # why nodes have not said which client they are
         self._replies: list[Reply] = []
 
@@ -55,40 +64,42 @@ class GridNetwork:
         return {client: presence for client, (_, presence) in self._clients().items()}
 
     def _clients(self) -> dict[int, tuple[int, Presence]]:
-        """Return the node and the presence of every connected client.
-
-        If two nodes claim to be the same client, the later one is used.
-        """
+        """Return the node and the presence of every connected client."""
         nodes = set(self._grid.get_node_ids())
-        self._known = {node: who for node, who in self._known.items() if node in nodes}
+        self._known = {
+            node: (client, presence)
+            for node, (client, presence) in self._known.items()
+            if node in nodes and self._nodes.refusal(client, node) is None
+        }
         now = time.monotonic()
         self._asked = {
             message_id: (node, when)
             for message_id, (node, when) in self._asked.items()
             if node in nodes and now - when < self._lifetime
         }
-        self._superseded = {
-            node: by for node, by in self._superseded.items() if {node, by} <= nodes
-        }
+        self._refused = {n: when for n, when in self._refused.items() if now - when < PATIENCE}
         asked = {node for node, _ in self._asked.values()}
-        new = sorted(nodes - self._known.keys() - self._superseded.keys() - asked)
+        new = sorted(nodes - self._known.keys() - self._refused.keys() - asked)
         queries = [self._to_flower(RecordDict(), node, "query") for node in new]
         for node, message_id in zip(new, self._push(queries), strict=True):
             self._asked[message_id] = (node, now)
         self._pull()
         return {client: (node, presence) for node, (client, presence) in self._known.items()}
 
-    def send(self, messages: list[Message]) -> None:
-        for message in messages[:1]:  # replies to earlier rounds are not needed any more
-            current = (message.kind, message.round)
-            self._sent = {k: m for k, m in self._sent.items() if (m.kind, m.round) == current}
-        clients = self._clients()
-        messages = [message for message in messages if message.client in clients]
-        pushed = self._push(
-            [self._to_flower(to_records(m), clients[m.client][0], m.kind) for m in messages]
-        )
-        headers = [replace(message, content={}) for message in messages]
-        self._sent |= dict(zip(pushed, headers, strict=True))
+    def send(self, messages: Iterable[Message]) -> None:
+        clients, is_first = self._clients(), True
+        for message in messages:
+            if is_first:  # replies to earlier rounds are not needed any more
+                current, is_first = (message.kind, message.round), False
+                self._sent = {
+                    k: (m, node)
+                    for k, (m, node) in self._sent.items()
+                    if (m.kind, m.round) == current
+                }
+            if message.client in clients:
+                node = clients[message.client][0]
+                [pushed] = self._push([self._to_flower(to_records(message), node, message.kind)])
+                self._sent[pushed] = replace(message, content={}), node
 
     def receive(self, seconds: float) -> list[Reply]:
         end = time.monotonic() + seconds
@@ -129,14 +140,16 @@ class GridNetwork:
 
     def _pull(self) -> None:
         """Receive the answers to open messages."""
-        waiting = [*self._sent, *self._asked]
-        answers: Iterable[FlowerMessage] = self._grid.pull_messages(waiting) if waiting else []
-        for answer in answers:
-            message_id = answer.metadata.reply_to_message_id
-            if message_id in self._asked:
-                self._register(self._asked.pop(message_id)[0], answer)
-            elif message_id in self._sent:
-                self._replies.append(self._reply(self._sent.pop(message_id), answer))
+        waiting = [*self._asked, *self._sent]
+        for first in range(0, len(waiting), AT_ONCE):
+            for answer in self._grid.pull_messages(waiting[first : first + AT_ONCE]):
+                message_id = answer.metadata.reply_to_message_id
+                if message_id in self._asked:
+                    self._register(self._asked.pop(message_id)[0], answer)
+                elif message_id in self._sent:
+                    self._replies.append(self._reply(*self._sent.pop(message_id), answer))
+            if self._replies:  # others wait, so that few are in memory
+                return
 
     def _register(self, node: int, answer: FlowerMessage) -> None:
         """Record which client a node is, from its answer to the query."""
@@ -148,18 +161,20 @@ class GridNetwork:
             self.refusals.append(str(error))
             _log.warning("node %d does not say which client it is: %s", node, error)
             return
-        for other, (claimed, _) in list(self._known.items()):
-            if claimed == client:
-                _log.warning("client %d is now at node %d, not at %d", client, node, other)
-                del self._known[other]
-                self._superseded[other] = node
+        refusal = self._nodes.refusal(client, node)
+        if refusal is not None:
+            self._refused[node] = time.monotonic()
+            _log.warning("refused node %d, which claims to be client %d: %s", node, client, refusal)
+            return
         self._known[node] = (client, presence)
 
-    def _reply(self, message: Message, answer: FlowerMessage) -> Reply:
+    def _reply(self, message: Message, node: int, answer: FlowerMessage) -> Reply:
         """Return the client's reply to a message; one of the kind "lost" if it is unusable."""
         lost = Reply(message.id, message.client, "lost", message.generation, message.round)
         if answer.has_error():
             return replace(lost, reason=f"Flower: {answer.error.reason}")
+        if answer.metadata.src_node_id != node:
+            return replace(lost, reason="another node has answered")
         try:
             reply = to_reply(answer.content, self._compressor, self._sizes)
         except FedcanonError as error:

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 import warnings
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -111,7 +111,7 @@ class SimulatedNetwork:
     def present(self) -> dict[int, Presence]:
         return self._started().present()
 
-    def send(self, messages: list[Message]) -> None:
+    def send(self, messages: Iterable[Message]) -> None:
         self._started().send(messages)
 
     def receive(self, seconds: float) -> list[Reply]:

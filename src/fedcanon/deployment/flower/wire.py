@@ -4,27 +4,31 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Container
+from collections.abc import Container, Iterator
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from typing import Any
 
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from fedcanon.algorithms import State
 from fedcanon.compression import Compressor, Encoded, Lossless
-from fedcanon.deployment.protocol import LosslessVector, Message, Presence, Reply
+from fedcanon.deployment.protocol import LosslessVector, Message, Number, Presence, Reply
+from fedcanon.deployment.validity import printable
 from fedcanon.errors import FedcanonError
 from fedcanon.objectives.warm_up import TRIED
 
-LIMIT = 2**40
-"""Numbers of clients, rounds, samples, … that are not below this are refused."""
+MAX_HEADER = 100_000
+"""Longer headers are refused (number of characters)."""
 
-MAX_TEXT = 2000
-"""Longer texts in a reply are refused (number of characters)."""
+_SPARE = 4096
+"""Bytes that a vector in a reply may have beyond 16 for each entry, for headers of its parts."""
 
 _REPLY: TypeAdapter[Reply] = TypeAdapter(Reply)
+_MESSAGE: TypeAdapter[Message] = TypeAdapter(Message)
+_NUMBER: TypeAdapter[int] = TypeAdapter(Number)
 
 
 def to_records(message: Message | Reply) -> RecordDict:
@@ -44,10 +48,14 @@ def to_records(message: Message | Reply) -> RecordDict:
 
 
 def to_message(records: RecordDict) -> Message:
-    """Convert Flower's records to a message; the server, which sent them, is trusted."""
-    header = json.loads(_text(records))
-    content = _content(header.pop("content"), records, Lossless())
-    return Message(**header, content=content)
+    """Convert Flower's records to a message of the server.
+
+    Raises:
+        FedcanonError: The records are not those of a message.
+    """
+    with _in_words():
+        message = _MESSAGE.validate_json(_text(records), strict=True)
+        return replace(message, content=_content(message.content, records, Lossless()))
 
 
 def to_reply(records: RecordDict, compressor: Compressor, sizes: Container[int]) -> Reply:
@@ -61,23 +69,33 @@ def to_reply(records: RecordDict, compressor: Compressor, sizes: Container[int])
     Raises:
         FedcanonError: The records are not those of a reply.
     """
-    try:
-        reply = _REPLY.validate_json(_text(records), strict=True)
-        _check_numbers(reply.generation, reply.round, reply.prox_calls)
-        if max(len(reply.update), len(reply.base or ""), len(reply.reason)) > MAX_TEXT:
-            raise ValueError("a text is too long.")
+    with _in_words():
+        text = _text(records)
+        if len(text) > MAX_HEADER:
+            raise ValueError(f"its header has {len(text):,} characters.")
+        reply = _REPLY.validate_json(text, strict=True)
         return replace(reply, content=_content(reply.content, records, compressor, sizes))
-    except Exception as error:  # a client can send anything
-        raise FedcanonError(f"malformed: {type(error).__name__}: {error}") from error
 
 
-def _check_numbers(*numbers: int) -> None:
-    if not all(0 <= number < LIMIT for number in numbers):
-        raise ValueError("a number is too small or too large.")
+@contextmanager
+def _in_words() -> Iterator[None]:
+    """Turn whatever a foreign message causes into a ``FedcanonError`` of one short sentence."""
+    try:
+        yield
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        place = ".".join(map(str, first["loc"]))[:40]
+        raise FedcanonError(f"malformed: {printable(place)}: {first['msg']:.100}.") from None
+    except Exception as error:  # a stranger can send anything
+        text = printable(str(error))[:200]
+        raise FedcanonError(f"malformed: {type(error).__name__}: {text}") from error
 
 
 def _text(records: RecordDict) -> str:
-    return str(records.config_records["header"]["json"])
+    text = records.config_records["header"]["json"]
+    if not isinstance(text, str):
+        raise TypeError("its header is no text.")
+    return text
 
 
 def _content(
@@ -96,15 +114,20 @@ def _content(
             content[name] = entry
             continue
         [(kind, size)] = entry.items()
-        if sizes is not None and size not in sizes:
-            raise ValueError(f"'{name}' has {size} entries.")
+        if sizes is not None and (type(size) is not int or size not in sizes):
+            raise ValueError(f"'{name:.40}' has {size!r:.40} entries.")
+        encoded = arrays.pop(name)
+        if sizes is not None and sum(len(a.data) for a in encoded.values()) > 16 * size + _SPARE:
+            raise ValueError(f"'{name:.40}' has more bytes than {size} entries can need.")
         # Copies, since PyTorch must not share memory that is read-only.
-        parts = {k: torch.from_numpy(v.numpy().copy()) for k, v in arrays[name].items()}
+        parts = {k: torch.from_numpy(v.numpy().copy()) for k, v in encoded.items()}
         codec = Lossless() if kind == "lossless" else compressor
         vector = codec.decode(parts, size)
         if vector.shape != (size,):
-            raise ValueError(f"'{name}' does not have {size} entries.")
+            raise ValueError(f"'{name:.40}' does not have {size} entries.")
         content[name] = (LosslessVector if kind == "lossless" else Encoded)(parts, vector)
+    if arrays:
+        raise ValueError(f"'{min(arrays):.40}' is not in its header.")
     return content
 
 
@@ -120,13 +143,15 @@ def to_presence(records: RecordDict) -> tuple[int, Presence]:
     Raises:
         FedcanonError: The records are not those of a presence.
     """
-    try:
+    with _in_words():
         found = records.config_records["presence"]
-        client, samples, held_out = (int(str(found[k])) for k in ("client", "samples", "held_out"))
-        _check_numbers(client, samples - 1, held_out)
+        client, samples, held_out = (
+            _NUMBER.validate_python(found[name], strict=True)
+            for name in ("client", "samples", "held_out")
+        )
         told = tuple(map(float, found["told"]))  # type: ignore[arg-type]  # a list, or a TypeError
         if len(told) > len(TRIED) or not all(0 <= number < math.inf for number in told):
             raise ValueError("the numbers for step sizes must be finite and not negative.")
-    except (KeyError, TypeError, ValueError) as error:
-        raise FedcanonError(f"malformed: {type(error).__name__}: {error}") from error
-    return client, Presence(samples, held_out, told)
+        if not samples:
+            raise ValueError("it has no samples.")
+        return client, Presence(samples, held_out, told)
