@@ -15,7 +15,7 @@ from tests.deployment.driver import CPU, Driver
 from tests.deployment.problem import CLIENTS, KAPPA, SETTINGS, samples
 from tests.waiting import PATIENCE
 
-pytestmark = pytest.mark.flower
+pytestmark = [pytest.mark.flower, pytest.mark.nginx]
 
 KEEPERS = ("server", "client")
 

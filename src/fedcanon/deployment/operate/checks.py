@@ -86,14 +86,17 @@ def _plain(host: str) -> str:
         return host
 
 
-def check_secrets(folder: DeploymentFolder) -> Verdict:
-    """Check that nobody but the owner can read keys, tokens and the run."""
+def check_secrets(folder: DeploymentFolder, what: str) -> Verdict:
+    """Check that nobody but the owner can read keys, tokens and the run.
+
+    The verdict says ``what`` they are.
+    """
     secrets = [folder.path, folder.server / "server.key", folder.path / "flower", folder.run]
     secrets += [folder.loopback, *folder.path.glob("sites/*/key")]
     there = [path for path in secrets if path.exists()]
     bare = [str(path) for path in there if stat.S_IMODE(path.stat().st_mode) & 0o077]
     found = f"for others too: {', '.join(bare)}" if bare else f"{len(there)} files and folders"
-    return Verdict("secrets for their owner alone", not bare, found)
+    return Verdict(f"{what} for the owner alone", not bare, found)
 
 
 def check_doors(port: int, authority: Path) -> list[Verdict]:
@@ -111,9 +114,9 @@ def check_doors(port: int, authority: Path) -> list[Verdict]:
 def check_loopback(port: int, authority: Path) -> Verdict:
     """Check that other users of the server's machine cannot control the SuperLink."""
     paths = ("/v1/control/list-runs", "/v1/runtime/acquire-task", "/v1/runtime/get-nodes")
-    answers = {path: status(port, path, authority) for path in paths}
-    found = ", ".join(f"{path} {code}" for path, code in answers.items())
-    return Verdict("other users of this machine refused", set(answers.values()) == {401}, found)
+    answers = {status(port, path, authority) for path in paths}
+    found = f"without the secrets: {', '.join(map(str, answers))}"
+    return Verdict("other users of this machine refused", answers == {401}, found)
 
 
 def status(port: int, path: str, authority: Path) -> int:

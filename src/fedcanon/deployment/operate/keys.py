@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 from pydantic import TypeAdapter
 
+from fedcanon.deployment.flower.nodes import FILE
 from fedcanon.deployment.operate.checks import Verdict
 from fedcanon.deployment.operate.folder import CONNECTION, DeploymentFolder
 from fedcanon.errors import FedcanonError
@@ -81,20 +82,20 @@ def replace_key(folder: DeploymentFolder, client: int, key: Path, *, running: bo
         write_whole(place, content.decode() + "\n")
     if running:
         nodes = read_nodes(folder)
-        if (old := nodes.pop(client, None)) is not None:
-            _write_nodes(folder, nodes)
-            _flwr(folder, "unregister", str(old))
+        old = nodes.get(client)
         _write_nodes(folder, {**nodes, client: _register(folder, place)})
+        if old is not None:
+            _flwr(folder, "unregister", str(old))
 
 
 def read_nodes(folder: DeploymentFolder) -> dict[int, int]:
     """Return the node of every client, as it was written last."""
-    return read_json(folder.path / "nodes.json", _NODES) or {}
+    return read_json(folder.path / FILE, _NODES) or {}
 
 
 def _write_nodes(folder: DeploymentFolder, nodes: dict[int, int]) -> dict[int, int]:
     write_whole(
-        folder.path / "nodes.json",
+        folder.path / FILE,
         _NODES.dump_json(dict(sorted(nodes.items())), indent=1).decode() + "\n",
     )
     return nodes

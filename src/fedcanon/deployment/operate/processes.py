@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import signal
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -36,6 +38,7 @@ class Processes:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # Ctrl-C in the terminal is for us
+                preexec_fn=_end_with_parent if sys.platform == "linux" else None,
             )
 
     def stop(self, name: str) -> None:
@@ -44,8 +47,9 @@ class Processes:
         process.terminate()
         with suppress(subprocess.TimeoutExpired):
             process.wait(GRACE)
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        if sys.platform != "win32":
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
     @property
@@ -70,3 +74,9 @@ class Processes:
 
     def _log(self, name: str) -> Path:
         return self._logs / f"{name}.log"
+
+
+def _end_with_parent() -> None:
+    """Let Linux end this process when its parent is killed and cannot do it."""
+    set_death_signal = 1
+    ctypes.CDLL(None).prctl(set_death_signal, signal.SIGTERM)

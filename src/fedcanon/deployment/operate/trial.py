@@ -10,6 +10,7 @@ import subprocess
 import time
 import tomllib
 from collections.abc import Callable
+from functools import partial
 from math import isfinite
 from pathlib import Path
 
@@ -137,7 +138,11 @@ class Trial:
     def verdicts(self) -> list[Verdict]:
         """Do it all and return what was found; later checks are left out if one must fail them."""
         original = self._original
-        found = [check_keys(original), check_certificate(original), check_secrets(original)]
+        found = [
+            check_keys(original),
+            check_certificate(original),
+            check_secrets(original, "secrets"),
+        ]
         self._progress("starting the server")
         try:
             with running(self._copy, self._note):
@@ -152,27 +157,31 @@ class Trial:
                         self._processes.stop(name)
         except FedcanonError as error:
             found.append(Verdict("server up", False, str(error)))
-        return [*found, check_secrets(self._copy)]
+        return [*found, check_secrets(self._copy, "what the server writes")]
 
     def _with_server(self) -> list[Verdict]:
         self._progress("knocking at the doors")
-        authority = self._copy.server / "ca.pem"
-        found = check_doors(self._public, authority)
+        found = check_doors(self._public, self._copy.server / "ca.pem")
         found.append(check_loopback(self._copy.port, self._copy.loopback / "ca.pem"))
-        for client in self._sites:
-            self._start(f"site-{client}", site_command(self._copy.site(client)))
         self._start_strangers()
-        self._progress("waiting for the sites")
-        wanted = [read_nodes(self._copy)[client] for client in self._sites]
-        here = self._until(lambda: set(wanted) <= self._online())
-        count = len(self._sites)
-        found.append(Verdict("sites with their keys let in", here, f"{count} sites"))
+        first, *others = self._sites
+        for client in others:
+            self._start(f"site-{client}", site_command(self._copy.site(client)))
         found.append(self._refused("no-key", "a stranger without a key refused"))
         found.append(self._refused("unknown-key", "a key that is not registered refused"))
-        return [*found, *self._with_sites()] if here else found
+        self._progress("beginning the run, with an impostor in the place of a site")
+        self._start("run", ["flwr", "run", str(self._copy.path), CONNECTION, "--stream"])
+        self._until(lambda: "Sent successfully" in self._processes.said("impostor"))
+        self._start(f"site-{first}", site_command(self._copy.site(first)))
+        self._progress("waiting for the sites")
+        wanted = {read_nodes(self._copy)[client] for client in self._sites}
+        here = self._until(lambda: wanted <= self._online())
+        count = len(self._sites)
+        found.append(Verdict("sites with their keys let in", here, f"{count} sites"))
+        return [*found, *self._run_verdicts()] if here else found
 
     def _start_strangers(self) -> None:
-        """Start a node without key, one with an unknown key, and one that claims another's number.
+        """Start a node without key, one with an unknown key, and one that claims a site's number.
 
         The last has a registered key, but for a number that no site has.
         """
@@ -182,7 +191,7 @@ class Trial:
             write_node_key(keys / name)
         number = len(self._sites)
         replace_key(self._copy, number, keys / "impostor.pub", running=True)
-        claim: dict[str, object] = {"client": 0, "samples": IMPOSTORS_SAMPLES}
+        claim: dict[str, object] = {"client": self._sites[0], "samples": IMPOSTORS_SAMPLES}
         self._start("no-key", self._stranger(claim, None))
         self._start("unknown-key", self._stranger(claim, keys / "unknown"))
         self._start("impostor", self._stranger(claim, keys / "impostor"))
@@ -192,46 +201,34 @@ class Trial:
         authority = self._copy.server / "ca.pem"
         return supernode(f"127.0.0.1:{self._public}", authority, port, node, key)
 
-    def _with_sites(self) -> list[Verdict]:
-        impostor = read_nodes(self._copy)[len(self._sites)]
-        self._until(lambda: impostor in self._online())
-        self._progress("beginning the run")
-        self._start("run", ["flwr", "run", str(self._copy.path), CONNECTION, "--stream"])
-        run, believed = RunFolder(self._copy.run), set[int]()
+    def _run_verdicts(self) -> list[Verdict]:
+        run = RunFolder(self._copy.run)
         for goal in range(1, ROUNDS + 1):
-
-            def over(goal: int = goal) -> bool:
-                told = read_status(run.path)
-                if told is None or told.round < goal:
-                    return False
-                believed.update(p.samples for c, p in told.present.items() if c == 0)
-                return True
-
-            if not self._until(over):
+            self._progress(f"round {goal} of {ROUNDS}")
+            if not self._until(partial(self._has_done, run, goal)):
                 words = self._processes.last_words("run")
                 return [Verdict("rounds", False, f"round {goal} does not end: {words}")]
-            self._progress(f"round {goal} of {ROUNDS} is done")
         self._until(lambda: run.result is not None)
-        alone = believed == {SAMPLES}
-        who = "the number stays with its key" if alone else "client 0 was another's node"
-        return [
-            Verdict("a site that claims another's number refused", alone, who),
-            *self._run_verdicts(run),
-        ]
-
-    def _run_verdicts(self, run: RunFolder) -> list[Verdict]:
         result, told = run.result, read_status(run.path)
-        if result is None or told is None:
+        if result is None or told is None or run.data is None:
             return [Verdict("rounds", False, self._processes.last_words("run"))]
+        alone = run.data.samples[0] == SAMPLES
+        who = "the number stays with its key" if alone else "the impostor was believed"
         times = told.since_start
         seconds = times.seconds / max(times.count, 1)
         own = times.client_seconds / max(times.count, 1)
         objective = run.records()[-1].objective
         return [
+            Verdict("a site that claims another's number refused", alone, who),
             Verdict("rounds", result.round == ROUNDS, f"{result.round} of {ROUNDS}"),
             Verdict("seconds a round", True, f"{seconds:.1f}, the slowest site's own {own:.1f}"),
             Verdict("model finite", isfinite(objective), f"f + h = {objective:.4g}"),
         ]
+
+    @staticmethod
+    def _has_done(run: RunFolder, rounds: int) -> bool:
+        told = read_status(run.path)
+        return told is not None and told.round >= rounds
 
     def _refused(self, name: str, check: str) -> Verdict:
         self._progress(f"waiting: {check}")
