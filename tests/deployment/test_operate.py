@@ -4,6 +4,7 @@ import os
 import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import tomllib
 from pathlib import Path
@@ -23,9 +24,11 @@ from fedcanon.deployment.operate.checks import (
     check_loopback,
     check_secrets,
 )
+from fedcanon.deployment.operate.copying import copy_of
 from fedcanon.deployment.operate.flower import OperatorOnly
 from fedcanon.deployment.operate.folder import DeploymentFolder
 from fedcanon.deployment.operate.keys import check_keys, replace_key
+from fedcanon.runs.config import load_config
 from tests.deployment.processes import BIN, Deployment, free_ports
 from tests.waiting import PATIENCE
 
@@ -92,6 +95,18 @@ class TestFolder:
             code, _, err = fedcanon("deploy", command[0], str(tmp_path), *command[1:])
             assert code == 2
             assert "fedcanon deploy init" in err
+
+    def test_a_copy_listens_to_this_machine_only(self, tmp_path):
+        write_app(tmp_path / "app", "", 9, ["2001:db8::7"], 9100)
+        copy, port = copy_of(DeploymentFolder.at(tmp_path / "app"), tmp_path / "copy")
+        nginx = (copy.server / "nginx.conf").read_text().split()
+        assert [nginx[k + 1] for k, word in enumerate(nginx) if word == "listen"] == [
+            f"127.0.0.1:{port}"
+        ]
+        assert f"{copy.address};" in nginx
+        assert "9100" not in "".join(path.read_text() for path in copy.path.rglob("*.toml"))
+        config = load_config(copy.path / "app" / "run.toml")
+        assert (config.rounds, config.clients.count, len(copy.keys)) == (2, 3, 3)
 
 
 def _running(folder):
@@ -194,6 +209,7 @@ def test_the_server_keeps_strangers_out_and_goes_on_after_faults(tmp_path):
         an_open_door_is_noticed(there)
         there.stop("server", signal.SIGKILL)
         there.until(lambda: not list(processes(there)), PATIENCE, "all end with it")
+        a_port_that_is_taken_is_named(there)
         there.start_server()
         there.stop("server")
         assert not list(processes(there))
@@ -260,6 +276,17 @@ def an_open_door_is_noticed(there):
         return check_doors(port, there.folder / "server" / "ca.pem")[0].found
 
     there.until(lambda: "list-runs answers 401" in found(), PATIENCE, "the door is open")
+
+
+def a_port_that_is_taken_is_named(there):
+    settings = tomllib.loads((there.folder / "sites" / "0" / "site.toml").read_text())
+    host, _, port = settings["server"].rpartition(":")
+    with socket.create_server((host, int(port))):
+        done = there.call(there.server_command, check=False)
+    assert done.returncode == 2
+    assert "nginx does not start" in done.stderr
+    assert "could not bind" in done.stderr
+    assert not list(processes(there))
 
 
 def processes(there, word=""):

@@ -20,7 +20,7 @@ from fedcanon.errors import FedcanonError
 from fedcanon.files import locked, private_file
 
 PATIENCE = 60.0
-"""Seconds in which the SuperLink must listen."""
+"""Seconds in which a process must listen."""
 
 RESTART = 5.0
 """Seconds between the end of a process and its next start."""
@@ -49,13 +49,14 @@ class Server:
             FedcanonError: A process does not start; the message has what it said last.
         """
         self._start("superlink")
-        self._wait_for("superlink", self._folder.port)
+        self._wait_for("superlink", lambda: answers("127.0.0.1", self._folder.port))
         for client, node in register_all(self._folder).items():
             self._report(f"client {client} is node {node}")
         self._start("launcher")
+        listens = self._folder.server / "nginx" / "pid"  # nginx writes it when it has its port
+        listens.unlink(missing_ok=True)
         self._start("nginx")
-        time.sleep(0.5)  # nginx tells at once what it does not like
-        self._require("nginx")
+        self._wait_for("nginx", listens.exists)
 
     def keep(self, stop: threading.Event) -> None:
         """Start again whatever ends, until ``stop`` is set.
@@ -119,18 +120,13 @@ class Server:
         self._processes.start(name, self._commands[name], self._folder.environment)
         self._report(f"{name} is started")
 
-    def _wait_for(self, name: str, port: int) -> None:
+    def _wait_for(self, name: str, holds: Callable[[], bool]) -> None:
         end = time.monotonic() + PATIENCE
-        while not answers("127.0.0.1", port):
-            self._require(name)
-            if time.monotonic() > end:
-                raise FedcanonError(f"{name} does not listen: {self._processes.last_words(name)}")
+        while not holds():
+            if self._processes.code(name) is not None or time.monotonic() > end:
+                words = self._processes.last_words(name)
+                raise FedcanonError(f"{name} does not start: {words}")
             time.sleep(0.1)
-
-    def _require(self, name: str) -> None:
-        if self._processes.code(name) is not None:
-            words = self._processes.last_words(name)
-            raise FedcanonError(f"{name} does not start: {words}")
 
 
 @contextmanager

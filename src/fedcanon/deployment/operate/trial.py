@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import socket
 import subprocess
 import time
-import tomllib
 from collections.abc import Callable
 from functools import partial
 from math import isfinite
 from pathlib import Path
 
-import tomli_w
-
-from fedcanon.deployment.app.credentials import write_certificates, write_node_key
-from fedcanon.deployment.app.sites import write_site
+from fedcanon.deployment.app.credentials import write_node_key
 from fedcanon.deployment.operate.checks import (
     Verdict,
     check_certificate,
@@ -25,6 +19,7 @@ from fedcanon.deployment.operate.checks import (
     check_loopback,
     check_secrets,
 )
+from fedcanon.deployment.operate.copying import ROUNDS, SAMPLES, copy_of, free_ports
 from fedcanon.deployment.operate.folder import CONNECTION, DeploymentFolder
 from fedcanon.deployment.operate.keys import check_keys, read_nodes, replace_key
 from fedcanon.deployment.operate.processes import Processes
@@ -32,88 +27,13 @@ from fedcanon.deployment.operate.server import running
 from fedcanon.deployment.operate.sites import site_command, supernode
 from fedcanon.deployment.status import read_status
 from fedcanon.errors import FedcanonError
-from fedcanon.runs.config import changed, load_config
 from fedcanon.runs.folder import RunFolder
-
-ROUNDS = 2
-MOST_SITES = 3
-"""A dry run has at most so many sites, because all of them are on one machine."""
 
 PATIENCE = 300.0
 """Seconds in which something must happen: a site comes in, a stranger is refused, a round ends."""
 
-SAMPLES, IMPOSTORS_SAMPLES = 80, 400
+IMPOSTORS_SAMPLES = 5 * SAMPLES
 """By its number of samples it is seen whether a site or an impostor was believed."""
-
-MADE_UP = '''\
-"""Made-up data of the configured shape, for a dry run."""
-
-import numpy
-
-from fedcanon.deployment.flower import ClientData
-
-SHAPE, CLASSES = {shape}, {classes}
-
-
-def load(client: int, node: dict) -> ClientData:
-    labels = numpy.arange(node["samples"] + 20) % CLASSES
-    inputs = numpy.random.default_rng(client).standard_normal((len(labels), *SHAPE), "float32")
-    inputs += labels.reshape(-1, *[1] * len(SHAPE)).astype("float32") / CLASSES
-    return ClientData((inputs[20:], labels[20:]), (inputs[:20], labels[:20]))
-'''
-
-
-def copy_for_trial(folder: DeploymentFolder, place: Path) -> tuple[DeploymentFolder, int]:
-    """Copy a deployment to another place, on free ports of 127.0.0.1 and with new keys.
-
-    nginx keeps its settings, but for the ports. The data are made up.
-
-    Returns:
-        The copy, and its public port.
-    """
-    config = load_config(folder.path / "app" / "run.toml")
-    sites = min(config.clients.count, MOST_SITES)
-    public, inner, *ports = _free_ports(2 + sites)
-    place.mkdir(mode=0o700)
-    shutil.copytree(folder.path / "app", place / "app")
-    fewer: dict[str, object] = {"rounds": ROUNDS, "evaluate.every": 1, "clients.count": sites}
-    fewer["deployment.minimum"] = min(config.deployment.minimum, sites)
-    if config.clients.participants is not None:
-        fewer["clients.participants"] = min(config.clients.participants, sites)
-    content = tomli_w.dumps(changed(config, fewer).model_dump(exclude_none=True))
-    (place / "app" / "run.toml").write_text(content, encoding="utf-8")
-    data = MADE_UP.format(shape=config.deployment.shape, classes=config.deployment.classes)
-    (place / "app" / "data.py").write_text(data, encoding="utf-8")
-
-    project = tomllib.loads((folder.path / "pyproject.toml").read_text(encoding="utf-8"))
-    project["tool"]["flwr"]["app"]["config"]["folder"] = str(place / "run")
-    (place / "pyproject.toml").write_text(tomli_w.dumps(project), encoding="utf-8")
-    write_certificates(place / "server", ["127.0.0.1", "localhost"])
-    nginx = (folder.server / "nginx.conf").read_text(encoding="utf-8")
-    nginx = re.sub(r"listen\s+\S+", f"listen 127.0.0.1:{public}", nginx, count=1)
-    nginx = re.sub(r"\n\s*listen(?!.*127\.0\.0\.1:" + str(public) + r"\b).*", "", nginx)
-    nginx = nginx.replace(f"127.0.0.1:{folder.port}", f"127.0.0.1:{inner}")
-    (place / "server" / "nginx.conf").write_text(nginx, encoding="utf-8")
-    (place / "flower").mkdir(mode=0o700)
-    authority = str(place / "server" / "loopback" / "ca.pem")
-    connection = {"address": f"127.0.0.1:{inner}", "root-certificates": authority}
-    flower = {"superlink": {"default": CONNECTION, CONNECTION: connection}}
-    (place / "flower" / "config.toml").write_text(tomli_w.dumps(flower), encoding="utf-8")
-    for client, port in enumerate(ports):
-        site, ca = place / "sites" / str(client), place / "server" / "ca.pem"
-        write_site(site, place, client, f"127.0.0.1:{public}", port, ca)
-        settings = tomllib.loads((site / "site.toml").read_text(encoding="utf-8"))
-        settings["node"] = {"samples": SAMPLES}
-        (site / "site.toml").write_text(tomli_w.dumps(settings), encoding="utf-8")
-    return DeploymentFolder(place), public
-
-
-def _free_ports(count: int) -> list[int]:
-    taken = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in taken]
-    for one in taken:
-        one.close()
-    return ports
 
 
 class Trial:
@@ -129,7 +49,7 @@ class Trial:
         self, folder: DeploymentFolder, place: Path, progress: Callable[[str], None]
     ) -> None:
         self._original, self._progress = folder, progress
-        self._copy, self._public = copy_for_trial(folder, place)
+        self._copy, self._public = copy_of(folder, place)
         self._logs = place / "logs"
         self._logs.mkdir()
         self._processes = Processes(place, self._logs)
@@ -197,7 +117,7 @@ class Trial:
         self._start("impostor", self._stranger(claim, keys / "impostor"))
 
     def _stranger(self, node: dict[str, object], key: Path | None) -> list[str]:
-        [port] = _free_ports(1)
+        [port] = free_ports(1)
         authority = self._copy.server / "ca.pem"
         return supernode(f"127.0.0.1:{self._public}", authority, port, node, key)
 
