@@ -198,13 +198,14 @@ def made(root, clients=2):
 def test_the_server_keeps_strangers_out_and_goes_on_after_faults(tmp_path):
     with made(tmp_path) as there:
         there.start_server()
-        nothing_but_fleet_is_open(there, tmp_path / "stranger")
+        nothing_but_fleet_is_open(there)
+        flower_commands_need_the_token(there, tmp_path / "stranger")
         first = there.nodes()
         kill(there, "operate.flower superlink")
         there.until(lambda: "ready again" in there.log("server"), PATIENCE, "it is ready again")
         assert set(there.nodes()) == set(first) == {"0", "1"}
         assert not set(there.nodes().values()) & set(first.values())
-        nothing_but_fleet_is_open(there, tmp_path / "another")
+        nothing_but_fleet_is_open(there)
         a_key_is_replaced(there, tmp_path)
         an_open_door_is_noticed(there)
         there.stop("server", signal.SIGKILL)
@@ -215,30 +216,35 @@ def test_the_server_keeps_strangers_out_and_goes_on_after_faults(tmp_path):
         assert not list(processes(there))
 
 
-def nothing_but_fleet_is_open(there, home):
-    """A stranger has the authority's certificate and Flower, but no key and no token."""
-    settings = DeploymentFolder.at(there.folder)
-    public = tomllib.loads((there.folder / "sites" / "0" / "site.toml").read_text())["server"]
-    authority = there.folder / "server" / "ca.pem"
-    for verdict in check_doors(int(public.rpartition(":")[2]), authority):
+def outside(there):
+    """The address of the server as sites know it."""
+    return tomllib.loads((there.folder / "sites" / "0" / "site.toml").read_text())["server"]
+
+
+def nothing_but_fleet_is_open(there):
+    port = int(outside(there).rpartition(":")[2])
+    for verdict in check_doors(port, there.folder / "server" / "ca.pem"):
         assert verdict.passed, verdict
-    inner = there.folder / "server" / "loopback" / "ca.pem"  # others could get it from the port
-    assert check_loopback(settings.port, inner).passed
+    folder = DeploymentFolder.at(there.folder)
+    assert check_loopback(folder.port, folder.loopback / "ca.pem").passed
+
+
+def flower_commands_need_the_token(there, home):
+    """A stranger has Flower and the authority's certificate, and one on the same machine too."""
+    inside, server = DeploymentFolder.at(there.folder).address, there.folder / "server"
     home.mkdir()
     for address, certificate, words in (
-        (public, authority, "404"),
-        (settings.address, inner, "Authentication failed"),
+        (outside(there), server / "ca.pem", "404"),
+        (inside, server / "loopback" / "ca.pem", "Authentication failed"),
     ):
         content = f'[superlink.it]\naddress = "{address}"\nroot-certificates = "{certificate}"\n'
         (home / "config.toml").write_text(content)
-        for command in (
-            ["ls", "it"],
-            ["run", str(there.folder), "it"],
-            ["supernode", "register", str(there.folder / "sites" / "0" / "key.pub"), "it"],
-        ):
-            environment = {**there.environment, "FLWR_HOME": str(home)}
+        for command in (["ls", "it"], ["run", str(there.folder), "it"]):
             done = subprocess.run(
-                ["flwr", *command], env=environment, capture_output=True, text=True
+                ["flwr", *command],
+                env={**there.environment, "FLWR_HOME": str(home)},
+                capture_output=True,
+                text=True,
             )
             assert done.returncode != 0
             assert words in done.stdout + done.stderr
@@ -269,8 +275,7 @@ def an_open_door_is_noticed(there):
     file = there.folder / "server" / "nginx.conf"
     file.write_text(file.read_text().replace("^/v1/fleet/[a-z-]+$", "^/"))
     kill(there, "nginx: master")
-    settings = tomllib.loads((there.folder / "sites" / "0" / "site.toml").read_text())
-    port = int(settings["server"].rpartition(":")[2])
+    port = int(outside(there).rpartition(":")[2])
 
     def found():
         return check_doors(port, there.folder / "server" / "ca.pem")[0].found
@@ -279,8 +284,7 @@ def an_open_door_is_noticed(there):
 
 
 def a_port_that_is_taken_is_named(there):
-    settings = tomllib.loads((there.folder / "sites" / "0" / "site.toml").read_text())
-    host, _, port = settings["server"].rpartition(":")
+    host, _, port = outside(there).rpartition(":")
     with socket.create_server((host, int(port))):
         done = there.call(there.server_command, check=False)
     assert done.returncode == 2

@@ -64,7 +64,7 @@ def write_app(folder: Path, config: str, clients: int, hosts: Sequence[str], por
         values |= {"address": address, "listen": _listens_on(hosts)}
         values |= {"name": _package_name(folder.name), "version": __version__}
         command = str(Path(sys.executable).with_name("fedcanon"))
-        values |= {"user": getpass.getuser(), "command": command}
+        values |= {"user": _user(), "command": command}
         write_certificates(unfinished / "server", hosts)
         for name in FILES:
             _write(unfinished / name, name, values)
@@ -91,6 +91,14 @@ def _listens_on(hosts: Sequence[str]) -> list[str]:
     if hosts[0] in ("127.0.0.1", "localhost"):
         return ["127.0.0.1"]
     return ["0.0.0.0", *(["[::]"] if any(":" in host for host in hosts) else [])]
+
+
+def _user() -> str:
+    """Return the name of the user who makes the folder, as whom the server is to run."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a number without a name, as in containers
+        return "fedcanon"
 
 
 def _package_name(name: str) -> str:
