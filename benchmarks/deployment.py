@@ -114,14 +114,11 @@ def main() -> None:
         named = f'name = "app.model:wide"\nhidden = {hidden}'
         configuration.write_text(written.replace('name = "mlp"', named))
         with Deployment(folder) as there:
-            counter = Counter(port + clients + 1, port)
-            there.start_superlink()
-            there.register()
-            for command in there.supernode_commands:
-                place = command.index("--superlink") + 1
-                command[place] = f"127.0.0.1:{port + clients + 1}"
+            counter = Counter(port + clients + 2, port)
+            there.start_server()
             for client in range(clients):
-                there.start_supernode(client)
+                there.change_site(client, server=f"127.0.0.1:{port + clients + 2}")
+                there.start_site(client)
             there.start_run()
             measure(there, folder, counter, options.rounds)
 

@@ -29,6 +29,7 @@ if "FEDCANON_DATA" not in os.environ and _BESIDE_THE_PROJECT.is_dir():
 
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+NGINX = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
 IN_CI = os.environ.get("CI") == "true"
 
 
@@ -45,6 +46,7 @@ def _lacks(library: str) -> str:
 LACKS = {
     "data": _lacks_data,
     "browser": lambda: "" if CHROMIUM else "there is no chromium",
+    "nginx": lambda: "" if NGINX else "there is no nginx",
     "flower": lambda: _lacks("flwr"),
     "ray": lambda: _lacks("ray"),
 }

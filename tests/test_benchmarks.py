@@ -54,6 +54,7 @@ def test_rounds(part, target, tmp_path):
 
 
 @pytest.mark.flower
+@pytest.mark.nginx
 def test_deployment():
     header, units, second = smoke("deployment").splitlines()[-3:]
     assert header.split() == ["round", "down", "up", "seconds", "own", "beyond"]

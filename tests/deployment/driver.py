@@ -1,10 +1,12 @@
 """Faults on purpose, while a run goes on in real processes."""
 
 import json
+import re
 import shutil
 import signal
 import subprocess
 import time
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +15,7 @@ import torch
 from fedcanon.checkpoint import Checkpoints
 from fedcanon.deployment import Ledger
 from fedcanon.deployment.app.credentials import write_node_key
+from fedcanon.deployment.operate.sites import supernode
 from tests.deployment.problem import CLIENTS, SETTINGS, solution, write_clients
 from tests.deployment.processes import BIN, Deployment, free_ports
 from tests.waiting import PATIENCE
@@ -48,8 +51,8 @@ class Driver(Deployment):
         write_clients(data)
         driver = cls(folder)
         driver.data, driver.keeper = data, keeper
-        for command in driver.supernode_commands:
-            command[-1] += f' data="{data}"'
+        for client in range(CLIENTS):
+            driver.change_site(client, {"data": str(data)})
         return driver
 
     # What can be seen
@@ -78,10 +81,9 @@ class Driver(Deployment):
     # What can happen
 
     def bring_up(self):
-        self.start_superlink()
-        self.register()
+        self.start_server()
         for client in range(CLIENTS):
-            self.start_supernode(client)
+            self.start_site(client)
         self.start_run()
 
     def bring_back(self, client):
@@ -89,10 +91,10 @@ class Driver(Deployment):
         name, attempts = f"client-{client}", 15
         for _ in range(attempts):
             before = len(self.log(name))
-            node = self.start_supernode(client)
+            node = self.start_site(client)
 
             def let_in(before=before):
-                return "SuperNode ID" in self.log(name)[before:]
+                return re.search("SuperNode ID|connected as node", self.log(name)[before:])
 
             self.until(
                 lambda node=node: let_in() or node.poll() is not None,
@@ -105,8 +107,11 @@ class Driver(Deployment):
             time.sleep(5)
         raise AssertionError(f"{name} was not let in again")
 
+    def state(self, client):
+        return self.folder / "sites" / str(client) / "state"
+
     def wipe(self, client):
-        shutil.rmtree(self.folder / "states" / f"client-{client}", ignore_errors=True)
+        shutil.rmtree(self.state(client), ignore_errors=True)
 
     def slow_down(self, client, seconds):
         (self.data / f"slow-{client}").write_text(str(seconds))
@@ -120,15 +125,19 @@ class Driver(Deployment):
         self.stop("run", signal.SIGKILL)
 
     def impostor(self, client):
-        """A node with a key that is known, but with forgeries for this client."""
-        write_node_key(self.folder / "keys", CLIENTS)
-        key = self.folder / "keys" / f"client-{CLIENTS}"
-        self.call([*self.register_commands[0][:3], f"{key}.pub", "deployment"])
-        command = list(self.supernode_commands[client])
-        command[command.index("--auth-supernode-private-key") + 1] = str(key)
-        command[command.index("--port") + 1] = str(free_ports(1))
-        command[-1] += " attack=1"
-        self.start("impostor", command)
+        """A node with a key that is known, but for another client, and with forgeries."""
+        folder = self.folder.parent
+        write_node_key(folder / "impostor")
+        self.call([*self.key_command, str(CLIENTS), str(folder / "impostor.pub")])
+        node = {"client": client, "data": str(self.data), "attack": 1}
+        self.start("impostor", self.supernode(folder / "impostor", node))
+
+    def supernode(self, key, node=None, certificates=None):
+        """The command of a SuperNode with any key, or none."""
+        site = self.folder / "sites" / "0"
+        server = tomllib.loads((site / "site.toml").read_text())["server"]
+        node = node or {"client": 0, "data": str(self.data)}
+        return supernode(server, certificates or site / "ca.pem", free_ports(1), node, key)
 
     # What must hold
 
@@ -154,7 +163,7 @@ class Driver(Deployment):
 
     def _kept(self, client, run, ack):
         """What a client has on its disk under the name of its last update that counted."""
-        account = Ledger.on_disk(self.folder / "states" / f"client-{client}", client, run).load()
+        account = Ledger.on_disk(self.state(client), client, run).load()
         if account.pending is not None and account.pending.update == ack:
             return account.pending.state["v"]
         assert account.base == ack

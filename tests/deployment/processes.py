@@ -1,5 +1,6 @@
 """A deployment in real processes on loopback, by the commands in the README that it comes with."""
 
+import json
 import os
 import re
 import shlex
@@ -8,15 +9,21 @@ import socket
 import subprocess
 import sys
 import time
+import tomllib
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
+import tomli_w
 
+from fedcanon.deployment.operate.folder import DeploymentFolder
+from fedcanon.deployment.operate.sites import site_command
 from tests.waiting import PATIENCE
 
 BIN = Path(sys.executable).parent
+MARK = "FEDCANON_TEST_DEPLOYMENT"
+"""An environment variable by which the processes of a deployment are known."""
 
 
 def free_ports(count):
@@ -45,17 +52,11 @@ class Deployment:
     def __post_init__(self):
         readme = (self.folder / "README.md").read_text(encoding="utf-8")
         blocks = re.findall(r"```bash\n(.*?)```", readme, re.DOTALL)
-        exports, superlink, register, supernodes, run = map(_commands, blocks)
-        settings = (word.partition("=") for line in exports for word in line[1:])
-        self.environment = {
-            **os.environ,
-            **{name: value for name, _, value in settings},
-            "PATH": f"{BIN}:{os.environ['PATH']}",
-            "OMP_NUM_THREADS": "1",
-        }
-        [self.superlink_command] = superlink
-        self.register_commands, self.supernode_commands = register, supernodes
+        [self.try_command], [self.server_command], _, run, keys = map(_commands, blocks)
         self.run_command, self.status_command, _ = run
+        self.key_command = keys[-1][:-2]
+        settings = DeploymentFolder(self.folder).environment
+        self.environment = {**settings, MARK: str(self.folder), "OMP_NUM_THREADS": "1"}
         self.logs = self.folder.parent / "logs"
         self.logs.mkdir(exist_ok=True)
 
@@ -71,7 +72,7 @@ class Deployment:
         """Kill the processes of this deployment whose command has this word in it."""
         for process in psutil.process_iter(["cmdline"]):
             with suppress(psutil.Error):  # it has just ended, or is somebody else's
-                mine = process.environ().get("FLWR_HOME") == self.environment["FLWR_HOME"]
+                mine = process.environ().get(MARK) == str(self.folder)
                 if mine and word in " ".join(process.info["cmdline"] or []):
                     process.kill()
 
@@ -98,18 +99,37 @@ class Deployment:
             os.killpg(group, signal.SIGKILL)
         process.wait(PATIENCE)
 
-    def start_superlink(self):
-        self.start("superlink", self.superlink_command)
-        port = int(self.superlink_command[self.superlink_command.index("--port") + 1])
-        self.until(lambda: not _is_free(port), PATIENCE, "the SuperLink listens")
+    def start_server(self):
+        """Start the server and wait until sites can come in."""
+        before = len(self.log("server"))
+        server = self.start("server", self.server_command)
 
-    def register(self, clients=None):
-        commands = self.register_commands
-        for command in commands if clients is None else [commands[c] for c in clients]:
-            self.call(command)
+        def is_ready():
+            assert server.poll() is None, self.log("server")
+            return "ready" in self.log("server")[before:]
 
-    def start_supernode(self, client):
-        return self.start(f"client-{client}", self.supernode_commands[client])
+        self.until(is_ready, PATIENCE, "the server is ready")
+
+    def change_site(self, client, node=None, **settings):
+        """Change the settings of a site, and what ``load`` is given as its node."""
+        file = self.folder / "sites" / str(client) / "site.toml"
+        before = tomllib.loads(file.read_text())
+        after = {**before, **settings, "node": {**before.get("node", {}), **(node or {})}}
+        file.write_text(tomli_w.dumps(after))
+
+    def start_site(self, client):
+        site = self.folder / "sites" / str(client)
+        return self.start(f"client-{client}", site_command(site))
+
+    def nodes(self):
+        """The node of every client, as the server has written them."""
+        return json.loads((self.folder / "nodes.json").read_text())
+
+    def online(self):
+        """The nodes that the SuperLink says are there."""
+        listed = self.call(["flwr", "supernode", "list", "deployment", "--format", "json"])
+        nodes = json.loads(listed.stdout)["nodes"]
+        return {int(node["node-id"]) for node in nodes if node["status"] == "online"}
 
     def start_run(self):
         return self.start("run", self.run_command)

@@ -169,10 +169,10 @@ class TestInit:
         assert project["tool"]["flwr"]["app"]["config"]["folder"] == str(app / "run")
         config = load_config(app / "app" / "run.toml")
         assert (config.deployment.shape, config.deployment.classes) == ([64], 10)
-        for secret in (app / "certificates" / "server.key", app / "keys" / "client-2"):
+        for secret in (app, app / "server" / "server.key", app / "sites" / "2" / "key"):
             assert secret.stat().st_mode & 0o077 == 0
         readme = (app / "README.md").read_text()
-        assert readme.count("flower-supernode ") == 3
+        assert readme.count("fedcanon site start ") == 3
         assert "{{" not in readme
 
     def test_what_is_configured_stays_and_needs_no_data(self, fedcanon, tmp_path):
@@ -198,8 +198,8 @@ class TestInit:
         assert code == 0
         if shutil.which("openssl") is None:
             pytest.fail("openssl is needed to check certificates")
-        verify = ["openssl", "verify", "-CAfile", folder / "certificates" / "ca.pem"]
-        server = folder / "certificates" / "server.pem"
+        verify = ["openssl", "verify", "-CAfile", folder / "server" / "ca.pem"]
+        server = folder / "server" / "server.pem"
         for option, host, valid in (
             ("-verify_hostname", "fl.example.org", True),
             ("-verify_ip", "10.0.0.7", True),

@@ -13,10 +13,9 @@ from fedcanon.deployment.app.credentials import write_certificates, write_node_k
 from fedcanon.penalties import L1, on_weights
 from tests.deployment.driver import CPU, Driver
 from tests.deployment.problem import CLIENTS, KAPPA, SETTINGS, samples
-from tests.deployment.processes import free_ports
 from tests.waiting import PATIENCE
 
-pytestmark = pytest.mark.flower
+pytestmark = [pytest.mark.flower, pytest.mark.nginx]
 
 KEEPERS = ("server", "client")
 
@@ -56,23 +55,19 @@ def test_a_deployment_with_a_server_that_is_killed_has_the_bits_of_a_local_run(t
         assert "worst client" in status.stdout
         for name in strangers:
             there.until(lambda name=name: there.processes[name].poll(), PATIENCE, f"{name} gave up")
-        assert there.call(["flwr", "supernode", "list", "deployment"]).stdout.count("online") == 3
+        assert there.online() == set(there.nodes().values())
 
 
 def refused_ones(there, folder):
     """Nodes that must not be let in: an unknown key, no key, another authority's certificate."""
     write_certificates(folder / "other", ["127.0.0.1"])
-    first = list(there.supernode_commands[0])
-    key = first.index("--auth-supernode-private-key")
-    port = first.index("--port") + 1
-    another_authority = list(first)
-    another_authority[first.index("--root-certificates") + 1] = str(folder / "other" / "ca.pem")
-    no_key = [*first[:key], *first[key + 2 :]]
-    write_node_key(folder, 0)
-    unknown_key = [*first[: key + 1], str(folder / "client-0"), *first[key + 2 :]]
-    commands = {"authority": another_authority, "no-key": no_key, "unknown": unknown_key}
-    for command in commands.values():
-        command[port] = str(free_ports(1))
+    write_node_key(folder / "unknown")
+    site = there.folder / "sites" / "0"
+    commands = {
+        "authority": there.supernode(site / "key", certificates=folder / "other" / "ca.pem"),
+        "no-key": there.supernode(None),
+        "unknown": there.supernode(folder / "unknown"),
+    }
     for name, command in commands.items():
         there.start(name, command)
     return list(commands)

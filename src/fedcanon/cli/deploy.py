@@ -64,7 +64,8 @@ def init(
     write_app(folder, content, count, hosts, port)
     console.print(
         f"[bold]{plain(folder)}[/] is ready for {count} clients: its README.md has the "
-        "commands.\nYour own data are one function, in app/data.py.",
+        "commands.\nYour own data are one function, in app/data.py. 'fedcanon deploy try "
+        f"{plain(folder)}' is a dry run.",
         soft_wrap=True,
     )
 

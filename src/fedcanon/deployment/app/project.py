@@ -2,62 +2,103 @@
 
 from __future__ import annotations
 
+import getpass
+import re
+import shlex
+import sys
 from collections.abc import Sequence
 from importlib.resources import files
+from ipaddress import ip_address
 from pathlib import Path
 
+import tomli_w
 from jinja2 import Environment, StrictUndefined
 
-from fedcanon.deployment.app.credentials import write_certificates, write_node_key
+from fedcanon.deployment.app.credentials import write_certificates
+from fedcanon.deployment.app.sites import write_site
 from fedcanon.errors import FedcanonError
 from fedcanon.files import explained, new_folder
+from fedcanon.version import __version__
 
 FILES = (
     "README.md",
+    "Containerfile",
     "pyproject.toml",
     "flower/config.toml",
     "app/__init__.py",
     "app/server.py",
     "app/client.py",
     "app/data.py",
+    "server/nginx.conf",
+    "server/fedcanon-server.service",
 )
 
 
 def write_app(folder: Path, config: str, clients: int, hosts: Sequence[str], port: int) -> None:
-    """Write the folder of an app; if that fails, no part of the folder remains.
+    """Write the folder of a deployment; if that fails, no part of the folder remains.
+
+    Only its owner may read it: it holds the keys of the server and, until the sites have keys of
+    their own, of the sites.
 
     Args:
         folder: The folder, which must not exist.
         config: The content of the configuration file.
         clients: The number of clients.
         hosts: The names and addresses of the server; clients connect to the first.
-        port: The port of the server.
+        port: The port of the server. The SuperLink has the next one, on 127.0.0.1.
 
     Raises:
-        FedcanonError: The folder exists, has a space in its path, or cannot be written.
+        FedcanonError: The folder exists, has a space in its path, or cannot be written; a host is
+            neither a name nor an address.
     """
     if folder.exists():
         raise FedcanonError(f"{folder} exists already: choose another folder.")
     folder = folder.absolute()
     if any(character.isspace() for character in str(folder)):
         raise FedcanonError(f"the path {folder} has a space: Flower needs a path without spaces.")
+    for host in hosts:
+        _check_host(host)
     with explained(f"cannot write {folder}"), new_folder(folder) as unfinished:
-        values = {"folder": folder, "clients": clients, "address": f"{hosts[0]}:{port}"}
-        values |= {"listen": _listens_on(hosts[0]), "port": port}
-        values |= {"name": _package_name(folder.name)}
+        address = f"[{hosts[0]}]:{port}" if ":" in hosts[0] else f"{hosts[0]}:{port}"
+        values: dict[str, object] = {"folder": str(folder), "clients": clients, "port": port}
+        values |= {"address": address, "listen": _listens_on(hosts)}
+        values |= {"name": _package_name(folder.name), "version": __version__}
+        command = str(Path(sys.executable).with_name("fedcanon"))
+        values |= {"user": _user(), "command": command}
+        write_certificates(unfinished / "server", hosts)
         for name in FILES:
-            place = unfinished / name
-            place.parent.mkdir(exist_ok=True)
-            place.write_text(_rendered(name, values), encoding="utf-8")
+            _write(unfinished / name, name, values)
         (unfinished / "app" / "run.toml").write_text(config, encoding="utf-8")
-        write_certificates(unfinished / "certificates", hosts)
         for client in range(clients):
-            write_node_key(unfinished / "keys", client)
+            site, authority = unfinished / "sites" / str(client), unfinished / "server" / "ca.pem"
+            write_site(site, folder, client, address, port + 2 + client, authority)
+    folder.chmod(0o700)
 
 
-def _listens_on(host: str) -> str:
-    """Return the address on which the server listens: all interfaces, unless it is localhost."""
-    return host if host in ("127.0.0.1", "localhost") else "0.0.0.0"
+def _check_host(host: str) -> None:
+    try:
+        ip_address(host)
+    except ValueError:
+        if not re.fullmatch(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?", host):
+            raise FedcanonError(
+                f"{host!r} is neither the name nor the IP address of a host: use, for example, "
+                "--host fl.example.org."
+            ) from None
+
+
+def _listens_on(hosts: Sequence[str]) -> list[str]:
+    """Return the addresses on which the server listens: all, unless it is localhost."""
+    if hosts[0] in ("127.0.0.1", "localhost"):
+        return ["127.0.0.1"]
+    return ["0.0.0.0", *(["[::]"] if any(":" in host for host in hosts) else [])]
+
+
+def _user() -> str:
+    """Return the name of the user who makes the folder, as whom the server is to run."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a number without a name, as in containers
+        return "fedcanon"
 
 
 def _package_name(name: str) -> str:
@@ -66,7 +107,21 @@ def _package_name(name: str) -> str:
     return "".join(letters).strip("-") or "deployment"
 
 
-def _rendered(name: str, values: dict[str, object]) -> str:
+def _write(place: Path, name: str, values: dict[str, object]) -> None:
     source = files("fedcanon.deployment.app") / "templates" / f"{name.replace('/', '_')}.jinja"
     environment = Environment(undefined=StrictUndefined, keep_trailing_newline=True)
-    return environment.from_string(source.read_text(encoding="utf-8")).render(values)
+    environment.filters |= {"toml": _toml, "shell": shlex.quote, "unit": _unit}
+    text = environment.from_string(source.read_text(encoding="utf-8")).render(values)
+    place.parent.mkdir(mode=0o700, exist_ok=True)
+    place.write_text(text, encoding="utf-8")
+
+
+def _toml(value: str) -> str:
+    """Return a string as TOML writes it."""
+    return tomli_w.dumps({"x": value}).removeprefix("x = ").rstrip()
+
+
+def _unit(value: str) -> str:
+    """Return a string as a word of a systemd unit."""
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+    return f'"{escaped}"'

@@ -1,0 +1,107 @@
+"""The folder of a deployment, and the environment of Flower's commands in it."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tomllib
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from fedcanon.errors import FedcanonError
+from fedcanon.files import explained
+
+CONNECTION = "deployment"
+"""The name that ``flower/config.toml`` gives to the SuperLink."""
+
+
+@dataclass(frozen=True)
+class DeploymentFolder:
+    """What ``fedcanon deploy init`` has written."""
+
+    path: Path
+
+    @classmethod
+    def at(cls, path: Path) -> DeploymentFolder:
+        """Return the deployment in a folder.
+
+        Raises:
+            FedcanonError: There is none.
+        """
+        if not (path / "app" / "run.toml").is_file():
+            raise FedcanonError(f"{path} is no deployment: make one with 'fedcanon deploy init'.")
+        return cls(path.absolute())
+
+    @property
+    def server(self) -> Path:
+        return self.path / "server"
+
+    @property
+    def loopback(self) -> Path:
+        """The folder of what guards the SuperLink on its own machine, new at every start."""
+        return self.server / "loopback"
+
+    @property
+    def logs(self) -> Path:
+        return self.server / "logs"
+
+    @property
+    def run(self) -> Path:
+        return self.path / "run"
+
+    def site(self, client: int) -> Path:
+        return self.path / "sites" / str(client)
+
+    @property
+    def keys(self) -> dict[int, Path]:
+        """The public keys of the sites, by client."""
+        found = self.path.glob("sites/*/key.pub")
+        return {int(k.parent.name): k for k in found if k.parent.name.isdecimal()}
+
+    @cached_property
+    def address(self) -> str:
+        """Where the SuperLink listens, as ``flower/config.toml`` says."""
+        file = self.path / "flower" / "config.toml"
+        with explained(f"cannot read {file}"):
+            text = file.read_text(encoding="utf-8")
+        try:
+            address = tomllib.loads(text)["superlink"][CONNECTION]["address"]
+            host, port = str(address).rsplit(":", 1)
+            int(port)
+        except (tomllib.TOMLDecodeError, KeyError, TypeError, ValueError):
+            raise FedcanonError(
+                f'{file} must have address = "127.0.0.1:PORT" in [superlink.{CONNECTION}].'
+            ) from None
+        if host != "127.0.0.1":
+            raise FedcanonError(
+                f"{file} says that the SuperLink is at {host}, where strangers can reach it: it "
+                "must be at 127.0.0.1, behind nginx."
+            )
+        return f"{host}:{port}"
+
+    @property
+    def port(self) -> int:
+        return int(self.address.rpartition(":")[2])
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment of Flower's commands."""
+        return flower_environment(self.path / "flower")
+
+
+def flower_environment(home: Path) -> dict[str, str]:
+    """Return this process's environment, with Flower's settings and commands.
+
+    Flower keeps its own files in ``home``. It sends nothing to its makers, installs nothing, and
+    looks for tasks ten times in a second.
+    """
+    return {
+        **os.environ,
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]),
+        "FLWR_HOME": str(home),
+        "FLWR_TELEMETRY_ENABLED": "0",
+        "FLWR_DISABLE_UPDATE_CHECK": "1",
+        "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+        "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1",
+    }
