@@ -13,6 +13,7 @@ import torch
 from flwr.app import Context
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
+from flwr.superlink.grid import http_grid
 
 from fedcanon.algorithms import sends_steps
 from fedcanon.data import Dataset, Split
@@ -20,6 +21,7 @@ from fedcanon.data.own.arrays import numbers
 from fedcanon.deployment.configured import deployment_on, vector_sizes
 from fedcanon.deployment.flower.client import answering_app
 from fedcanon.deployment.flower.grid import GridNetwork
+from fedcanon.deployment.flower.internals import ask_again_soon
 from fedcanon.deployment.ledger import Ledger, own_secret
 from fedcanon.deployment.participant import Participant
 from fedcanon.deployment.protocol import Presence
@@ -75,6 +77,7 @@ def server_app(folder: Path) -> ServerApp:
     @app.main()
     def main(grid: Grid, context: Context) -> None:
         torch.set_num_threads(1)
+        ask_again_soon(http_grid, "pull_objects")
         serve(load_config(folder / CONFIG), grid, Path(str(context.run_config["folder"])))
 
     return app
