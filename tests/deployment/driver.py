@@ -1,13 +1,15 @@
 """Faults on purpose, while a run goes on in real processes."""
 
 import json
+import re
 import shutil
 import signal
 import subprocess
-import time
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
+import psutil
 import torch
 
 from fedcanon.checkpoint import Checkpoints
@@ -48,8 +50,9 @@ class Driver(Deployment):
         write_clients(data)
         driver = cls(folder)
         driver.data, driver.keeper = data, keeper
-        for command in driver.supernode_commands:
-            command[-1] += f' data="{data}"'
+        for client in range(CLIENTS):
+            with (folder / "sites" / str(client) / "site.toml").open("a") as settings:
+                settings.write(f'data = "{data}"\n')
         return driver
 
     # What can be seen
@@ -81,32 +84,31 @@ class Driver(Deployment):
         self.start_superlink()
         self.register()
         for client in range(CLIENTS):
-            self.start_supernode(client)
+            self.start_site(client)
         self.start_run()
 
     def bring_back(self, client):
-        """Start a SuperNode as a supervisor does: again and again until it is let in."""
-        name, attempts = f"client-{client}", 15
-        for _ in range(attempts):
-            before = len(self.log(name))
-            node = self.start_supernode(client)
+        """Start a site; it tries again and again until it is let in."""
+        name = f"client-{client}"
+        before = len(self.log(name))
+        self.start_site(client)
+        self.until(
+            lambda: "connected as node" in self.log(name)[before:], PATIENCE, f"{name} is let in"
+        )
 
-            def let_in(before=before):
-                return "SuperNode ID" in self.log(name)[before:]
-
-            self.until(
-                lambda node=node: let_in() or node.poll() is not None,
-                PATIENCE,
-                f"{name} is let in or not",
-            )
-            if let_in():
-                return
-            self.stop(name, signal.SIGKILL)
-            time.sleep(5)
-        raise AssertionError(f"{name} was not let in again")
+    def processes_of(self, client):
+        """The processes of a site by their role: supernode, worker."""
+        found = {}
+        for process in psutil.Process(self.processes[f"client-{client}"].pid).children():
+            with suppress(psutil.Error, IndexError):  # it has just ended
+                found[process.cmdline()[2].rpartition(".")[2]] = process
+        return found
 
     def wipe(self, client):
-        shutil.rmtree(self.folder / "states" / f"client-{client}", ignore_errors=True)
+        shutil.rmtree(self.state(client), ignore_errors=True)
+
+    def state(self, client):
+        return self.folder / "sites" / str(client) / "state"
 
     def slow_down(self, client, seconds):
         (self.data / f"slow-{client}").write_text(str(seconds))
@@ -121,14 +123,15 @@ class Driver(Deployment):
 
     def impostor(self, client):
         """A node with a key that is known, but with forgeries for this client."""
-        write_node_key(self.folder / "keys", CLIENTS)
-        key = self.folder / "keys" / f"client-{CLIENTS}"
-        self.call([*self.register_commands[0][:3], f"{key}.pub", "deployment"])
-        command = list(self.supernode_commands[client])
-        command[command.index("--auth-supernode-private-key") + 1] = str(key)
-        command[command.index("--port") + 1] = str(free_ports(1))
-        command[-1] += " attack=1"
-        self.start("impostor", command)
+        place = self.folder / "sites" / "impostor"
+        shutil.copytree(self.folder / "sites" / str(client), place)
+        (place / "key").unlink()
+        write_node_key(place / "key")
+        self.call([*self.register_commands[0][:3], place / "key.pub", "deployment"])
+        settings = place / "site.toml"
+        changed = re.sub("port = .*", f"port = {free_ports(1)}", settings.read_text())
+        settings.write_text(f"{changed}attack = 1\n")
+        self.start("impostor", [*self.site_commands[client][:-1], place])
 
     # What must hold
 
@@ -154,7 +157,7 @@ class Driver(Deployment):
 
     def _kept(self, client, run, ack):
         """What a client has on its disk under the name of its last update that counted."""
-        account = Ledger.on_disk(self.folder / "states" / f"client-{client}", client, run).load()
+        account = Ledger.on_disk(self.state(client), client, run).load()
         if account.pending is not None and account.pending.update == ack:
             return account.pending.state["v"]
         assert account.base == ack

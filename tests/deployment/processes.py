@@ -14,6 +14,7 @@ from pathlib import Path
 
 import psutil
 
+from fedcanon.deployment.site import read_site
 from tests.waiting import PATIENCE
 
 BIN = Path(sys.executable).parent
@@ -25,12 +26,12 @@ def free_ports(count):
         with socket.socket() as trial:
             trial.bind(("127.0.0.1", 0))
             first = trial.getsockname()[1]
-        if first + count < 65000 and all(_is_free(first + k) for k in range(count)):
+        if first + count < 65000 and all(is_free(first + k) for k in range(count)):
             return first
     raise AssertionError("no free ports")
 
 
-def _is_free(port):
+def is_free(port):
     with socket.socket() as trial:
         return trial.connect_ex(("127.0.0.1", port)) != 0
 
@@ -45,16 +46,17 @@ class Deployment:
     def __post_init__(self):
         readme = (self.folder / "README.md").read_text(encoding="utf-8")
         blocks = re.findall(r"```bash\n(.*?)```", readme, re.DOTALL)
-        exports, superlink, register, supernodes, run = map(_commands, blocks)
+        exports, superlink, register, sites, run = map(_commands, blocks)
         settings = (word.partition("=") for line in exports for word in line[1:])
         self.environment = {
             **os.environ,
             **{name: value for name, _, value in settings},
             "PATH": f"{BIN}:{os.environ['PATH']}",
             "OMP_NUM_THREADS": "1",
+            "TMPDIR": str(self.folder.parent),  # what a killed process leaves is removed with it
         }
         [self.superlink_command] = superlink
-        self.register_commands, self.supernode_commands = register, supernodes
+        self.register_commands, self.site_commands = register, sites
         self.run_command, self.status_command, _ = run
         self.logs = self.folder.parent / "logs"
         self.logs.mkdir(exist_ok=True)
@@ -89,27 +91,41 @@ class Deployment:
 
     def stop(self, name, how=signal.SIGTERM):
         process = self.processes.pop(name)
-        group = process.pid
+        group, others = process.pid, _descendants(process.pid)
         if how == signal.SIGTERM:
             process.terminate()
             with suppress(subprocess.TimeoutExpired):
                 process.wait(20)
         with suppress(ProcessLookupError):
             os.killpg(group, signal.SIGKILL)
+        for other in others:
+            with suppress(psutil.NoSuchProcess):
+                other.kill()
         process.wait(PATIENCE)
 
     def start_superlink(self):
         self.start("superlink", self.superlink_command)
         port = int(self.superlink_command[self.superlink_command.index("--port") + 1])
-        self.until(lambda: not _is_free(port), PATIENCE, "the SuperLink listens")
+        self.until(lambda: not is_free(port), PATIENCE, "the SuperLink listens")
 
     def register(self, clients=None):
         commands = self.register_commands
         for command in commands if clients is None else [commands[c] for c in clients]:
             self.call(command)
 
-    def start_supernode(self, client):
-        return self.start(f"client-{client}", self.supernode_commands[client])
+    def start_site(self, client):
+        return self.start(f"client-{client}", self.site_commands[client])
+
+    def supernode_command(self, client):
+        """The command for the SuperNode alone, which starts a process for every message."""
+        site = read_site(self.folder / "sites" / str(client))
+        return [
+            *("flower-supernode", "--superlink", site.server),
+            *("--host", "127.0.0.1", "--port", str(site.port)),
+            *("--root-certificates", str(site.root_certificates)),
+            *("--auth-supernode-private-key", str(site.key)),
+            *("--node-config", f'client={client} state="{site.state}"'),
+        ]
 
     def start_run(self):
         return self.start("run", self.run_command)
@@ -138,6 +154,13 @@ class Deployment:
                 )
                 raise AssertionError(f"not within {seconds} s: {what}\n{tails}")
             time.sleep(0.2)
+
+
+def _descendants(process):
+    try:
+        return psutil.Process(process).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
 
 
 def _commands(block):

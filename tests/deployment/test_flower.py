@@ -169,10 +169,10 @@ class TestInit:
         assert project["tool"]["flwr"]["app"]["config"]["folder"] == str(app / "run")
         config = load_config(app / "app" / "run.toml")
         assert (config.deployment.shape, config.deployment.classes) == ([64], 10)
-        for secret in (app / "certificates" / "server.key", app / "keys" / "client-2"):
+        for secret in (app / "certificates" / "server.key", app / "sites" / "2" / "key"):
             assert secret.stat().st_mode & 0o077 == 0
         readme = (app / "README.md").read_text()
-        assert readme.count("flower-supernode ") == 3
+        assert readme.count("fedcanon site start ") == 3
         assert "{{" not in readme
 
     def test_what_is_configured_stays_and_needs_no_data(self, fedcanon, tmp_path):
@@ -229,6 +229,7 @@ class TestInit:
         monkeypatch.delitem(sys.modules, "fedcanon.deployment.app", raising=False)
         monkeypatch.delitem(sys.modules, "fedcanon.deployment.app.project", raising=False)
         monkeypatch.delitem(sys.modules, "fedcanon.deployment.app.credentials", raising=False)
+        monkeypatch.delitem(sys.modules, "fedcanon.deployment.app.sites", raising=False)
         code, _, err = fedcanon("deploy", "init", str(tmp_path / "app"))
         assert code == 2
         assert 'pip install "fedcanon[flower]"' in err

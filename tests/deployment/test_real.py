@@ -62,14 +62,14 @@ def test_a_deployment_with_a_server_that_is_killed_has_the_bits_of_a_local_run(t
 def refused_ones(there, folder):
     """Nodes that must not be let in: an unknown key, no key, another authority's certificate."""
     write_certificates(folder / "other", ["127.0.0.1"])
-    first = list(there.supernode_commands[0])
+    first = there.supernode_command(0)
     key = first.index("--auth-supernode-private-key")
     port = first.index("--port") + 1
     another_authority = list(first)
     another_authority[first.index("--root-certificates") + 1] = str(folder / "other" / "ca.pem")
     no_key = [*first[:key], *first[key + 2 :]]
-    write_node_key(folder, 0)
-    unknown_key = [*first[: key + 1], str(folder / "client-0"), *first[key + 2 :]]
+    write_node_key(folder / "unknown")
+    unknown_key = [*first[: key + 1], str(folder / "unknown"), *first[key + 2 :]]
     commands = {"authority": another_authority, "no-key": no_key, "unknown": unknown_key}
     for command in commands.values():
         command[port] = str(free_ports(1))

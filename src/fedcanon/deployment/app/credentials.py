@@ -22,24 +22,25 @@ from fedcanon.files import private_file
 DAYS = 365
 
 
-def write_certificates(folder: Path, hosts: Sequence[str]) -> None:
+def write_certificates(folder: Path, hosts: Sequence[str], days: int = DAYS) -> None:
     """Write a new certificate authority, and the key and certificate of a server.
 
     Args:
         folder: The folder to make, for ca.pem, server.pem and server.key.
         hosts: The names and IP addresses of the server.
+        days: How long they are valid.
     """
     authority_key, server_key = _key(), _key()
     authority = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "fedcanon trial CA")])
     server = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, hosts[0])])
     root = (
-        _certificate(authority, authority, authority_key)
+        _certificate(authority, authority, authority_key, days)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_usage(signs_certificates=True), critical=True)
         .sign(authority_key, hashes.SHA384())
     )
     certificate = (
-        _certificate(server, authority, server_key)
+        _certificate(server, authority, server_key, days)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.SubjectAlternativeName([_general_name(h) for h in hosts]), False)
         .add_extension(_usage(signs_certificates=False), critical=True)
@@ -57,14 +58,13 @@ def write_certificates(folder: Path, hosts: Sequence[str]) -> None:
     )
 
 
-def write_node_key(folder: Path, client: int) -> None:
+def write_node_key(path: Path) -> None:
     """Write the private and the public key (.pub) by which the SuperLink knows a SuperNode."""
-    folder.mkdir(exist_ok=True)
     key = _key()
     private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
     public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
-    _write_secret(folder / f"client-{client}", private)
-    (folder / f"client-{client}.pub").write_bytes(public + b"\n")
+    _write_secret(path, private)
+    path.with_name(f"{path.name}.pub").write_bytes(public + b"\n")
 
 
 def _key() -> ec.EllipticCurvePrivateKey:
@@ -72,7 +72,7 @@ def _key() -> ec.EllipticCurvePrivateKey:
 
 
 def _certificate(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, days: int
 ) -> x509.CertificateBuilder:
     now = datetime.now(UTC)
     return x509.CertificateBuilder(
@@ -81,7 +81,7 @@ def _certificate(
         public_key=key.public_key(),
         serial_number=x509.random_serial_number(),
         not_valid_before=now - timedelta(minutes=5),  # clocks differ
-        not_valid_after=now + timedelta(days=DAYS),
+        not_valid_after=now + timedelta(days=days),
     ).add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
 
 

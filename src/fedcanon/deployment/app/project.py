@@ -8,7 +8,8 @@ from pathlib import Path
 
 from jinja2 import Environment, StrictUndefined
 
-from fedcanon.deployment.app.credentials import write_certificates, write_node_key
+from fedcanon.deployment.app.credentials import write_certificates
+from fedcanon.deployment.app.sites import write_site
 from fedcanon.errors import FedcanonError
 from fedcanon.files import explained, new_folder
 
@@ -52,7 +53,9 @@ def write_app(folder: Path, config: str, clients: int, hosts: Sequence[str], por
         (unfinished / "app" / "run.toml").write_text(config, encoding="utf-8")
         write_certificates(unfinished / "certificates", hosts)
         for client in range(clients):
-            write_node_key(unfinished / "keys", client)
+            place = unfinished / "sites" / str(client)
+            authority = unfinished / "certificates" / "ca.pem"
+            write_site(place, folder, client, f"{hosts[0]}:{port}", port + 2 + client, authority)
 
 
 def _listens_on(host: str) -> str:
