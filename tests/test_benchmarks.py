@@ -56,11 +56,19 @@ def test_rounds(part, target, tmp_path):
 @pytest.mark.flower
 @pytest.mark.nginx
 def test_deployment():
-    header, units, second = smoke("deployment").splitlines()[-3:]
-    assert header.split() == ["round", "down", "up", "seconds", "own", "beyond"]
-    assert units.split() == ["bytes", "/counted"] * 2
-    assert second.split()[0] == "2"
-    assert float(second.split()[2]) > 1  # what is on the wire holds what was counted
+    lines = smoke("deployment").splitlines()
+    start = next(k for k, line in enumerate(lines) if line.startswith("seconds"))
+    phases = ["transfer", "polling", "start", "imports", "work", "commit"]
+    assert lines[start].split() == ["seconds", *phases, "a", "round", "beyond", "processor"]
+    ways = ("flower-supernode", "fedcanon site start", "NumPy app")
+    for way, line in zip(ways, lines[start + 1 : start + 4], strict=True):
+        assert line.startswith(way)
+        *parts, total, beyond, processor = map(float, line.removeprefix(way).split())
+        assert total == pytest.approx(sum(parts), abs=0.1)
+        assert total >= beyond > 0
+        assert processor > 0
+    assert "fedcanon site start / NumPy app: " in lines[start + 5]
+    assert "of what is counted" in lines[-1]
 
 
 def test_none_is_forgotten():

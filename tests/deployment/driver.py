@@ -1,15 +1,15 @@
 """Faults on purpose, while a run goes on in real processes."""
 
 import json
-import re
 import shutil
 import signal
 import subprocess
-import time
 import tomllib
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
+import psutil
 import torch
 
 from fedcanon.checkpoint import Checkpoints
@@ -87,25 +87,21 @@ class Driver(Deployment):
         self.start_run()
 
     def bring_back(self, client):
-        """Start a SuperNode as a supervisor does: again and again until it is let in."""
-        name, attempts = f"client-{client}", 15
-        for _ in range(attempts):
-            before = len(self.log(name))
-            node = self.start_site(client)
+        """Start a site; it tries again and again until it is let in."""
+        name = f"client-{client}"
+        before = len(self.log(name))
+        self.start_site(client)
+        self.until(
+            lambda: "connected as node" in self.log(name)[before:], PATIENCE, f"{name} is let in"
+        )
 
-            def let_in(before=before):
-                return re.search("SuperNode ID|connected as node", self.log(name)[before:])
-
-            self.until(
-                lambda node=node: let_in() or node.poll() is not None,
-                PATIENCE,
-                f"{name} is let in or not",
-            )
-            if let_in():
-                return
-            self.stop(name, signal.SIGKILL)
-            time.sleep(5)
-        raise AssertionError(f"{name} was not let in again")
+    def processes_of(self, client):
+        """The processes of a site by their role: supernode, worker."""
+        found = {}
+        for process in psutil.Process(self.processes[f"client-{client}"].pid).children():
+            with suppress(psutil.Error, IndexError):  # it has just ended
+                found[process.cmdline()[2].rpartition(".")[2]] = process
+        return found
 
     def state(self, client):
         return self.folder / "sites" / str(client) / "state"

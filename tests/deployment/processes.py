@@ -32,12 +32,12 @@ def free_ports(count):
         with socket.socket() as trial:
             trial.bind(("127.0.0.1", 0))
             first = trial.getsockname()[1]
-        if first + count < 65000 and all(_is_free(first + k) for k in range(count)):
+        if first + count < 65000 and all(is_free(first + k) for k in range(count)):
             return first
     raise AssertionError("no free ports")
 
 
-def _is_free(port):
+def is_free(port):
     with socket.socket() as trial:
         return trial.connect_ex(("127.0.0.1", port)) != 0
 
@@ -90,13 +90,16 @@ class Deployment:
 
     def stop(self, name, how=signal.SIGTERM):
         process = self.processes.pop(name)
-        group = process.pid
+        group, others = process.pid, _descendants(process.pid)
         if how == signal.SIGTERM:
             process.terminate()
             with suppress(subprocess.TimeoutExpired):
                 process.wait(20)
         with suppress(ProcessLookupError):
             os.killpg(group, signal.SIGKILL)
+        for other in others:
+            with suppress(psutil.NoSuchProcess):
+                other.kill()
         process.wait(PATIENCE)
 
     def start_server(self):
@@ -158,6 +161,13 @@ class Deployment:
                 )
                 raise AssertionError(f"not within {seconds} s: {what}\n{tails}")
             time.sleep(0.2)
+
+
+def _descendants(process):
+    try:
+        return psutil.Process(process).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
 
 
 def _commands(block):

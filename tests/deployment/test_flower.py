@@ -229,6 +229,7 @@ class TestInit:
         monkeypatch.delitem(sys.modules, "fedcanon.deployment.app", raising=False)
         monkeypatch.delitem(sys.modules, "fedcanon.deployment.app.project", raising=False)
         monkeypatch.delitem(sys.modules, "fedcanon.deployment.app.credentials", raising=False)
+        monkeypatch.delitem(sys.modules, "fedcanon.deployment.app.sites", raising=False)
         code, _, err = fedcanon("deploy", "init", str(tmp_path / "app"))
         assert code == 2
         assert 'pip install "fedcanon[flower]"' in err

@@ -87,5 +87,6 @@ def write_site(
     shutil.copy(authority, folder / "ca.pem")
     write_node_key(folder / "key")
     place = deployment / "sites" / str(client)
-    unit = UNIT.format(place=place, client=client, server=server, python=sys.executable)
+    path = str(place).replace("%", "%%")  # which systemd would replace
+    unit = UNIT.format(place=path, client=client, server=server, python=sys.executable)
     (folder / "fedcanon-site.service").write_text(unit, encoding="utf-8")

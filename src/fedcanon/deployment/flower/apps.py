@@ -12,6 +12,7 @@ import torch
 from flwr.app import Context
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
+from flwr.superlink.grid import http_grid
 
 from fedcanon.algorithms import sends_steps
 from fedcanon.data import Dataset, Split
@@ -19,6 +20,7 @@ from fedcanon.data.own.arrays import numbers
 from fedcanon.deployment.configured import deployment_on, vector_sizes, weights_rule
 from fedcanon.deployment.flower.client import answering_app
 from fedcanon.deployment.flower.grid import GridNetwork
+from fedcanon.deployment.flower.internals import ask_again_soon
 from fedcanon.deployment.flower.nodes import FILE as NODES
 from fedcanon.deployment.flower.nodes import Nodes
 from fedcanon.deployment.ledger import Ledger, own_secret
@@ -80,6 +82,7 @@ def server_app(folder: Path) -> ServerApp:
     @app.main()
     def main(grid: Grid, context: Context) -> None:
         torch.set_num_threads(1)
+        ask_again_soon(http_grid, "pull_objects")
         serve(load_config(folder / CONFIG), grid, Path(str(context.run_config["folder"])))
 
     return app

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Container, Iterable
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 from flwr.app import Message as FlowerMessage
@@ -21,7 +22,7 @@ from fedcanon.errors import FedcanonError
 _log = logging.getLogger(__name__)
 
 AT_ONCE = 16
-"""So many answers at most are asked for at once, because they are all in memory then."""
+"""So many messages at most are sent, or asked for, at once: they are all in memory then."""
 
 PATIENCE = 10.0
 """Seconds after which a node that was refused is asked again which client it is."""
@@ -87,19 +88,17 @@ class GridNetwork:
         return {client: (node, presence) for node, (client, presence) in self._known.items()}
 
     def send(self, messages: Iterable[Message]) -> None:
-        clients, is_first = self._clients(), True
-        for message in messages:
-            if is_first:  # replies to earlier rounds are not needed any more
-                current, is_first = (message.kind, message.round), False
-                self._sent = {
-                    k: (m, node)
-                    for k, (m, node) in self._sent.items()
-                    if (m.kind, m.round) == current
-                }
-            if message.client in clients:
-                node = clients[message.client][0]
-                [pushed] = self._push([self._to_flower(to_records(message), node, message.kind)])
-                self._sent[pushed] = replace(message, content={}), node
+        clients, waiting = self._clients(), iter(messages)
+        some = list(islice(waiting, AT_ONCE))
+        for first in some[:1]:  # replies to earlier rounds are not needed any more
+            wanted = (first.kind, first.round)
+            self._sent = {k: v for k, v in self._sent.items() if (v[0].kind, v[0].round) == wanted}
+        while some:
+            there = [(m, clients[m.client][0]) for m in some if m.client in clients]
+            pushed = self._push([self._to_flower(to_records(m), node, m.kind) for m, node in there])
+            headers = [(replace(message, content={}), node) for message, node in there]
+            self._sent |= dict(zip(pushed, headers, strict=True))
+            some = list(islice(waiting, AT_ONCE))
 
     def receive(self, seconds: float) -> list[Reply]:
         end = time.monotonic() + seconds

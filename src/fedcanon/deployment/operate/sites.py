@@ -1,25 +1,20 @@
-"""How sites are started on the operator's machine, in a dry run."""
+"""How nodes are started on the operator's machine, in a dry run."""
 
 from __future__ import annotations
 
-import tomllib
+import sys
 from pathlib import Path
 
 
 def site_command(site: Path) -> list[str]:
     """Return the command that starts a site, from its folder."""
-    settings = tomllib.loads((site / "site.toml").read_text(encoding="utf-8"))
-    node = {"client": settings["client"], "state": str(site / settings["state"])}
-    node |= settings.get("node", {})
-    key = site / settings["key"]
-    certificates = site / settings["root_certificates"]
-    return supernode(settings["server"], certificates, settings["port"], node, key)
+    return [sys.executable, "-m", "fedcanon", "site", "start", str(site)]
 
 
 def supernode(
     server: str, certificates: Path, port: int, node: dict[str, object], key: Path | None
 ) -> list[str]:
-    """Return the command of a SuperNode: one that is not a site's has another key, or none."""
+    """Return the command of a SuperNode that is not a site's: it has another key, or none."""
     entries = (f'{k}="{v}"' if isinstance(v, str) else f"{k}={v}" for k, v in node.items())
     command = ["flower-supernode", "--superlink", server, "--host", "127.0.0.1"]
     command += ["--port", str(port), "--root-certificates", str(certificates)]

@@ -1,0 +1,1 @@
+"""What ``benchmarks/deployment.py`` needs: a tracer, the phases of a round, a NumPy app."""
