@@ -34,7 +34,7 @@ def test_every_client_has_a_row_and_what_was_odd_is_told(tmp_path):
     states = {row[0]: row[1] for row in seen.rows}
     assert states == {"0": "there", "1": "there", "2": "away", "3": "excluded by the operator"}
     rows = {row[0]: dict(zip(seen.columns, row, strict=True)) for row in seen.rows}
-    assert rows["0"]["last round"] == "0"
+    assert rows["0"]["round"] == "0"
     assert rows["0"]["refused"] == ""
     assert int(rows["1"]["refused"]) == there.membership.refusals[1] > 0
     assert any("client 1's last answer was refused: malformed" in event for event in seen.events)

@@ -7,18 +7,8 @@ from pathlib import Path
 
 from fedcanon.deployment.status import LastAnswer, Situation, read_status
 
-COLUMNS = (
-    "client",
-    "state",
-    "samples",
-    "held out",
-    "last round",
-    "last answer",
-    "seconds",
-    "kB",
-    "refused",
-)
-"""The columns of the table of clients."""
+COLUMNS = ("client", "state", "samples", "held out", "round", "answer", "s", "kB", "refused")
+"""The columns of the table of clients: round, time, seconds of work and size of the last answer."""
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fedcanon.deployment.app.credentials import write_certificates
+from fedcanon.deployment.flower.internals import TESTED, is_tested
 from fedcanon.deployment.operate.folder import DeploymentFolder
 from fedcanon.deployment.operate.keys import register_all
 from fedcanon.deployment.operate.processes import Processes
@@ -136,11 +137,14 @@ def running(folder: DeploymentFolder, report: Callable[[str], None]) -> Iterator
     All that the server and its processes write is for their owner alone.
 
     Raises:
-        FedcanonError: It runs already, a port is taken, nginx is missing, or it does not start.
+        FedcanonError: It runs already, Flower is another version than was tested, a port is taken,
+            nginx is missing, or it does not start.
     """
     before = os.umask(0o077)
     try:
         with locked(folder.server, f"the server of {folder.path} runs already: end it first."):
+            if not is_tested():
+                raise FedcanonError(f"this needs Flower {TESTED}x: pip install 'fedcanon[flower]'.")
             if answers("127.0.0.1", folder.port):
                 raise FedcanonError(
                     f"port {folder.port} is in use on this machine: end what uses it, or change "
