@@ -20,8 +20,9 @@ from flwr.supercore.runtime import RuntimeHttpClient
 from fedcanon.checkpoint import Checkpoints
 from fedcanon.deployment.app.credentials import write_certificates
 from fedcanon.deployment.app.sites import write_site
+from fedcanon.deployment.flower.environment import flower_environment
 from fedcanon.deployment.site import read_site, supervision, waiting
-from fedcanon.deployment.site.flower import environment, private_folder, supernode_arguments
+from fedcanon.deployment.site.flower import private_folder, supernode_arguments
 from fedcanon.deployment.site.worker import task_client
 from fedcanon.errors import FedcanonError
 from tests.deployment.driver import CPU, Driver
@@ -138,7 +139,7 @@ def test_a_supernode_gives_no_task_without_the_secret(tmp_path, folder):
     with private_folder(site) as private:
         arguments = supernode_arguments(site, private, with_worker=True)
         command = [sys.executable, "-m", "fedcanon.deployment.site.supernode", *arguments]
-        supernode = subprocess.Popen(command, env=environment(private))
+        supernode = subprocess.Popen(command, env=flower_environment(private / "flower"))
         authority = (private / "certificates" / "ca.pem").read_bytes()
         other_authority = (tmp_path / "certificates" / "ca.pem").read_bytes()
         secret = (private / "secret").read_bytes()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import tomllib
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from fedcanon.deployment.flower.environment import flower_environment
 from fedcanon.errors import FedcanonError
 from fedcanon.files import explained
 
@@ -88,20 +87,3 @@ class DeploymentFolder:
     def environment(self) -> dict[str, str]:
         """The environment of Flower's commands."""
         return flower_environment(self.path / "flower")
-
-
-def flower_environment(home: Path) -> dict[str, str]:
-    """Return this process's environment, with Flower's settings and commands.
-
-    Flower keeps its own files in ``home``. It sends nothing to its makers, installs nothing, and
-    looks for tasks ten times in a second.
-    """
-    return {
-        **os.environ,
-        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]),
-        "FLWR_HOME": str(home),
-        "FLWR_TELEMETRY_ENABLED": "0",
-        "FLWR_DISABLE_UPDATE_CHECK": "1",
-        "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
-        "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1",
-    }

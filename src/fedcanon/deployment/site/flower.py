@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -37,18 +36,6 @@ def private_folder(site: Site) -> Iterator[Path]:
         node = {"client": site.client, "state": str(site.state), **site.node}
         (folder / "node.toml").write_text(tomli_w.dumps(node), encoding="utf-8")
         yield folder
-
-
-def environment(private: Path) -> dict[str, str]:
-    """Return the environment for Flower: nothing is sent, installed or kept elsewhere."""
-    return {
-        **os.environ,
-        "FLWR_HOME": str(private / "flower"),
-        "FLWR_TELEMETRY_ENABLED": "0",
-        "FLWR_DISABLE_UPDATE_CHECK": "1",
-        "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
-        "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1",
-    }
 
 
 def supernode_arguments(site: Site, private: Path, *, with_worker: bool) -> list[str]:

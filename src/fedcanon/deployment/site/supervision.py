@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
+from fedcanon.deployment.flower.environment import flower_environment
 from fedcanon.deployment.flower.internals import TESTED, is_tested
-from fedcanon.deployment.site.flower import environment, private_folder, supernode_arguments
+from fedcanon.deployment.site.flower import private_folder, supernode_arguments
 from fedcanon.deployment.site.settings import Site
 from fedcanon.deployment.site.waiting import say
 from fedcanon.errors import FedcanonError
@@ -101,7 +102,7 @@ def run_site(site: Site) -> None:
 def _processes(site: Site, private: Path) -> list[_Process]:
     can_fork = is_tested() and sys.platform == "linux"
     arguments = supernode_arguments(site, private, with_worker=can_fork)
-    settings = environment(private)
+    settings = flower_environment(private / "flower")
     if can_fork:
         python = [sys.executable, "-m"]
         supernode = [*python, "fedcanon.deployment.site.supernode", *arguments]
