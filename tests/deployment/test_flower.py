@@ -7,6 +7,7 @@ import sys
 import tomllib
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -16,6 +17,7 @@ from flwr.app import ArrayRecord, ConfigRecord, RecordDict
 
 from fedcanon import FedcanonError, FedCanonPlus, Federation, train
 from fedcanon.compression import Identity, Quantise, TopK
+from fedcanon.deployment.flower import apps
 from fedcanon.deployment.flower.wire import (
     presence_to_records,
     to_message,
@@ -106,6 +108,16 @@ def header(**changes):
 def test_what_a_stranger_sends_is_refused_in_words(records):
     with pytest.raises(FedcanonError, match="malformed"):
         to_reply(records, Identity(), {10})
+
+
+def test_columns_of_a_table_are_taken_without_a_warning():
+    config = load_config(settings=["deployment.shape=[2]", "deployment.classes=2"])
+    table = pd.DataFrame({"a": [1.0, 2.0], "b": [0.0, 1.0], "label": [0, 1]})
+    inputs, labels = table[["a", "b"]].to_numpy("float32"), table["label"].to_numpy()
+    assert not labels.flags.writeable
+    split = apps._split(config, (inputs, labels), "training")
+    assert split.targets.tolist() == [0, 1]
+    assert torch.equal(split.inputs, torch.tensor([[1.0, 0.0], [2.0, 1.0]]))
 
 
 def test_who_is_there_is_told_and_checked():

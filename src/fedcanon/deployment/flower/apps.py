@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from flwr.app import Context
 from flwr.clientapp import ClientApp
@@ -296,7 +297,9 @@ def _checked(config: Config, data: ClientData, client: int) -> Dataset:
 def _split(config: Config, pair: tuple[Any, Any], what: str) -> Split:
     expected, classes = tuple(config.deployment.shape), config.deployment.classes or 0
     try:
-        inputs, labels = numbers(pair[0], what), torch.as_tensor(pair[1])
+        inputs, given = numbers(pair[0], what), pair[1]
+        # A copy, because PyTorch warns of arrays that are read-only, as those of pandas are.
+        labels = given if isinstance(given, torch.Tensor) else torch.from_numpy(np.array(given))
     except (TypeError, ValueError, IndexError) as error:
         raise FedcanonError(f"{what} data are not a pair of arrays of numbers: {error}.") from None
     targets = labels.to(torch.int64)
