@@ -6,9 +6,10 @@ import pytest
 import torch
 
 from fedcanon import FedcanonError, FedCanonPlus
+from fedcanon.checkpoint import Checkpoints
 from fedcanon.compression import RandomK
 from fedcanon.deployment import Message, Participant
-from fedcanon.deployment.ledger import own_secret
+from fedcanon.deployment.ledger import Ledger, own_secret
 from fedcanon.deployment.protocol import packed
 from fedcanon.engines import Rules
 from fedcanon.penalties import L1
@@ -49,3 +50,18 @@ def test_a_damaged_secret_is_named(tmp_path, text):
     (tmp_path / "secret").write_text(text)
     with pytest.raises(FedcanonError, match="secret"):
         own_secret(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [{}, {"pending": 3}, {"pending": {"upload": 3}}, {"pending": None, "odd": 1}],
+)
+def test_a_ledger_with_odd_content_is_reported(stored, tmp_path):
+    Checkpoints(tmp_path).save(1, stored)
+    with pytest.raises(FedcanonError, match="has stored of the run is damaged"):
+        Ledger(Checkpoints(tmp_path)).load()
+
+
+def test_the_folder_of_a_secret_is_for_its_owner_alone(tmp_path):
+    own_secret(tmp_path / "state")
+    assert (tmp_path / "state").stat().st_mode & 0o077 == 0

@@ -22,7 +22,7 @@ from fedcanon.checkpoint import Checkpoints
 from fedcanon.compression import Encoded, decoded
 from fedcanon.deployment.protocol import Message
 from fedcanon.errors import FedcanonError
-from fedcanon.files import private_file
+from fedcanon.files import private_file, private_folder
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def own_secret(folder: Path) -> int:
         FedcanonError: The file with the number is damaged.
     """
     path = folder / "secret"
-    folder.mkdir(parents=True, exist_ok=True)
+    private_folder(folder)
     with suppress(FileExistsError), private_file(path) as file:
         file.write(secrets.token_hex(16).encode())
     try:
@@ -137,15 +137,25 @@ class Ledger:
         return cls(Checkpoints(folder / run / f"client-{client}", keep=1))
 
     def load(self) -> Account:
-        """Return the account as it was last saved, or a new one."""
+        """Return the account as it was last saved, or a new one.
+
+        Raises:
+            FedcanonError: What is stored is no account.
+        """
         saved = self.storage.load(torch.device("cpu"))
         if saved is None:
             return Account()
-        pending = saved["pending"]
-        if pending:
-            upload = {name: _restored(entry) for name, entry in pending["upload"].items()}
-            pending = Pending(**{**pending, "upload": upload})
-        return Account(**{**saved, "pending": pending or None})
+        try:
+            pending = saved["pending"]
+            if pending:
+                upload = {name: _restored(entry) for name, entry in pending["upload"].items()}
+                pending = Pending(**{**pending, "upload": upload})
+            return Account(**{**saved, "pending": pending or None})
+        except (KeyError, TypeError, AttributeError):
+            raise FedcanonError(
+                "what this client has stored of the run is damaged: remove the run's folder in its "
+                "folder 'state', and it begins anew."
+            ) from None
 
     def save(self, account: Account) -> None:
         """Store the account durably."""
