@@ -24,11 +24,12 @@ NAMES = {HOST, "localhost"}
 PATIENCE = 2.0
 """An open page asks for news at least once in so many seconds."""
 
+ReadSites = Callable[[Path], Sites | None]
+"""Reads what is known of the clients of a deployment from the folder of its run."""
+
 
 @contextmanager
-def serving(
-    path: str | Path, port: int = 0, sites: Callable[[Path], Sites | None] = lambda path: None
-) -> Iterator[str]:
+def serving(path: str | Path, port: int = 0, sites: ReadSites | None = None) -> Iterator[str]:
     """Serve a page about a run, and give its address; only this machine can see it.
 
     At the end it waits until a page that is open has seen the last state of the run.
@@ -36,7 +37,7 @@ def serving(
     Args:
         path: The folder of the run, which need not exist yet.
         port: Where to serve; 0 takes a free port.
-        sites: Reads what is known of the clients of a deployment; None if the run is none.
+        sites: Reads what a page about a deployment shows of its clients.
 
     Raises:
         FedcanonError: The port cannot be used.
@@ -58,7 +59,7 @@ class _Server(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, path: Path, port: int, sites: Callable[[Path], Sites | None]) -> None:
+    def __init__(self, path: Path, port: int, sites: ReadSites | None = None) -> None:
         self.sites = sites
         self.path, self.page, self.asked = path, page(None).encode(), float("-inf")
         super().__init__((HOST, port), _Handler)
@@ -70,7 +71,8 @@ class _Server(ThreadingHTTPServer):
         """What the page shows of the run, as JSON, or why it cannot be shown."""
         self.asked = time.monotonic()
         try:
-            found = content([read_run(RunFolder(self.path))], self.sites(self.path))
+            sites = None if self.sites is None else self.sites(self.path)
+            found = content([read_run(RunFolder(self.path))], sites)
         except FedcanonError as error:
             gone = f"there is no run in {self.path}."
             found = {"problem": str(error) if self.path.is_dir() else gone}
