@@ -254,9 +254,10 @@ def drift() -> None:
 
 
 def rounds() -> None:
-    """The picture that benchmarks/rounds.py has drawn."""
-    with mkdocs_gen_files.open("images/rounds-convex.png", "wb") as file:
-        file.write(Path("benchmarks/results/rounds-convex.png").read_bytes())
+    """The pictures that benchmarks/rounds.py has drawn."""
+    for name in ("rounds-convex.png", "rounds-networks.png"):
+        with mkdocs_gen_files.open(f"images/{name}", "wb") as file:
+            file.write((Path("benchmarks/results") / name).read_bytes())
 
 
 penalties()
