@@ -15,13 +15,15 @@ import httpx
 from flwr.proto.runtime_pb2 import AcquireTaskRequest
 from flwr.supercore.constant import TaskType
 from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
+from flwr.supercore.object_store import ObjectStoreFactory
 from flwr.supercore.runtime import RuntimeHttpClient
+from flwr.supernode.nodestate import NodeStateFactory
 
 from fedcanon.checkpoint import Checkpoints
 from fedcanon.deployment.app.credentials import write_certificates
 from fedcanon.deployment.app.sites import write_site
 from fedcanon.deployment.flower.environment import flower_environment
-from fedcanon.deployment.site import read_site, supervision, waiting
+from fedcanon.deployment.site import read_site, supernode, supervision, waiting
 from fedcanon.deployment.site.flower import private_folder, supernode_arguments
 from fedcanon.deployment.site.worker import task_client
 from fedcanon.errors import FedcanonError
@@ -41,6 +43,16 @@ def folder(tmp_path):
     place = tmp_path / "deployment" / "sites" / "1"
     write_site(place, tmp_path / "deployment", 1, "fl.example.org:9100", 9103, authority)
     return place
+
+
+def test_the_task_of_a_message_that_did_not_arrive_whole_is_given_up():
+    state = NodeStateFactory(objectstore_factory=ObjectStoreFactory()).state()
+    task = state.create_task(task_type=TaskType.CLIENT_APP, run_id=7, fab_hash="x")
+    token = state.claim_task(task)
+    assert token
+    supernode._give_up_tasks(state)
+    assert not state.get_tasks(statuses=supernode.UNFINISHED)
+    assert state.get_task_by_token(token) is None  # so that the fork of the worker ends
 
 
 class TestSettings:

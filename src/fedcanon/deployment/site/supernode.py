@@ -14,7 +14,7 @@ import signal
 import threading
 import time
 
-from flwr.common.constant import Status
+from flwr.common.constant import Status, SubStatus
 from flwr.supercore.exit import ExitCode, add_exit_handler, flwr_exit, register_signal_handlers
 from flwr.supercore.object_store import ObjectStoreFactory
 from flwr.supercore.telemetry import EventType
@@ -30,6 +30,8 @@ from flwr.supernode.nodestate.in_memory_nodestate import InMemoryNodeState
 
 from fedcanon.deployment.flower.internals import ask_again_soon
 from fedcanon.deployment.site.waiting import AT_HOME, AT_SERVER, pause, say
+
+UNFINISHED = (Status.PENDING, Status.STARTING, Status.RUNNING)
 
 
 def main() -> None:
@@ -80,6 +82,7 @@ def _answer_messages(config: SuperNodeLifespanConfig, factory: NodeStateFactory)
                 trusted_entities=None,
             )
             if run is None:
+                _give_up_tasks(state)
                 time.sleep(pause(last, AT_SERVER))
                 continue
             if _is_answered(state, run):
@@ -92,11 +95,21 @@ def _answer_messages(config: SuperNodeLifespanConfig, factory: NodeStateFactory)
             last = time.monotonic()
 
 
+def _give_up_tasks(state: NodeState) -> None:
+    """End the task of a message that did not arrive whole, because its run has ended.
+
+    Flower leaves such a task open, and the worker would wait for the rest of the message for hours.
+    """
+    for task in state.get_tasks(statuses=UNFINISHED):
+        say("a message did not arrive whole: its run has ended")
+        state.finish_task(task.task_id, SubStatus.STOPPED, "the message did not arrive whole")
+        state.delete_messages()
+
+
 def _is_answered(state: NodeState, run: int) -> bool:
     """Wait for the end of the task, and return whether there is an answer."""
     begun = time.monotonic()
-    unfinished = (Status.PENDING, Status.STARTING, Status.RUNNING)
-    while state.get_tasks(run_ids=[run], statuses=unfinished):
+    while state.get_tasks(run_ids=[run], statuses=UNFINISHED):
         time.sleep(pause(begun, AT_HOME))
     assert isinstance(state, InMemoryNodeState)
     return any(entry.message.metadata.reply_to_message_id for entry in state.msg_store.values())
