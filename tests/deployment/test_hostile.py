@@ -13,7 +13,7 @@ pytest.importorskip("flwr")
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
-from fedcanon import FedcanonError, FedCanonPlus, Federation
+from fedcanon import FedcanonError, FedCanonPlus, Federation, train
 from fedcanon.compression import Clip, decoded
 from fedcanon.deployment.flower.nodes import Nodes
 from fedcanon.deployment.flower.wire import MAX_HEADER, to_message, to_records, to_reply
@@ -22,7 +22,10 @@ from fedcanon.deployment.protocol import Message, Reply, packed
 from fedcanon.deployment.status import ADMIT, END, EXCLUDE, give_order, read_status
 from fedcanon.deployment.weights import Weights
 from fedcanon.penalties import L1
+from fedcanon.runs.build import build
+from fedcanon.runs.folder import RunFolder
 from fedcanon.runs.measures import measure
+from fedcanon.runs.training import resume_with
 from tests.deployment.network import World
 from tests.problems import logistics, quadratics
 
@@ -330,6 +333,16 @@ def test_what_clients_say_cannot_act_on_a_terminal(tmp_path):
     [event] = [event for event in read_status(tmp_path).events if "owned" in event]
     assert event.isprintable()
     assert len(event) < 600
+
+
+def test_what_may_change_in_a_resumed_run_is_taken_over(tmp_path):
+    run = RunFolder(tmp_path / "run")
+    small = {"model": "linear", "penalty": "l1", "clients": {"count": 3}}
+    train(rounds=2, evaluate={"every": 1}, folder=run.path, **small)
+    settings = {"rounds": 6, "evaluate": {**run.config.evaluate.model_dump(), "every": 2}}
+    result = resume_with(run, build, settings=settings)
+    assert [record.round for record in result.records] == [0, 1, 2, 4, 6]
+    assert run.config.evaluate.every == 2
 
 
 class TestNodes:
