@@ -224,6 +224,20 @@ def test_a_clipped_client_cannot_let_its_state_grow_for_ever():
     assert there.membership.refusals[2] > 0
 
 
+def test_the_first_update_of_a_client_that_comes_late_is_not_odd():
+    # Updates are changes of v_i: the first is the whole of it, and later ones are small.
+    there = world("client")
+    for _ in range(30):
+        there.there = {0, 1}
+        there.step()
+    there.there = {0, 1, 2}
+    there.step()
+    there.there = {0, 1, 2, 3}
+    there.step()
+    assert there.membership.last_accepted == {0, 1, 2, 3}
+    assert there.membership.refusals == {}
+
+
 def test_a_round_that_needs_a_refused_client_ends_with_its_name():
     there = world(minimum=CLIENTS)
 

@@ -47,7 +47,7 @@ from fedcanon.units import GIB
 DIVERGED = "the run has diverged. Use smaller steps (beta, alpha), or look for missing values."
 
 ODD_LOSS = 1000.0
-"""A client's loss of more than so many times what is usual is not believed."""
+"""A loss of more than so many times what is usual is not believed."""
 
 
 @dataclass(frozen=True)
@@ -184,8 +184,8 @@ class DeployedEngine(Engine):
             elif measures:
                 self._take_measures(client, reply, measures)
         for client in self._usual.odd(self._round.sizes):
-            size = self._round.sizes[client] / self._usual.median
-            self._refuse(client, f"{Fault.TOO_LARGE}: {size:.3g} times what is usual")
+            size, usual = self._round.sizes[client], self._usual.median
+            self._refuse(client, f"{Fault.TOO_LARGE}: a norm of {size:.3g}, usual is {usual:.3g}")
 
     def _refuse(self, client: int, why: str) -> None:
         """Refuse an update, possibly one that was accepted before all of the round were known."""
@@ -381,7 +381,7 @@ class DeployedEngine(Engine):
         return {
             "run": self.run,
             "membership": self.membership.state(),
-            "usual": [self._usual.median, self._usual_loss.median],
+            "usual": {"updates": self._usual.state(), "losses": self._usual_loss.state()},
             "buffers": self.buffers,
             "generation_start": self.states.start,
             "clients": {str(c): part for c, part in self.states.parts().items()},
@@ -392,7 +392,8 @@ class DeployedEngine(Engine):
             raise FedcanonError("this run was not on Flower: resume it with another engine.")
         self.run = state["run"]
         self.membership.load(state["membership"])
-        self._usual.median, self._usual_loss.median = state.get("usual", (0.0, 0.0))
+        self._usual.load(state["usual"]["updates"])
+        self._usual_loss.load(state["usual"]["losses"])
         self.buffers = state["buffers"]
         self._begin(state["generation_start"])
         if self.keeper == "server":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from statistics import median
 
@@ -57,25 +57,40 @@ def largest_norm(*contents: State) -> float:
 
 @dataclass
 class Usual:
-    """Finds clients whose numbers are far from what is usual: the largest median so far.
+    """Finds clients whose numbers are far from what is usual: the median of all clients' largest.
 
-    The largest, because updates and losses fall during a run, with some clients earlier than with
-    others. With fewer than three numbers nobody is odd.
+    Of each client the largest number so far counts, because updates and losses fall during a run,
+    with some clients earlier than with others. With fewer than three clients nobody is odd.
 
     Args:
         factor: A number of more than so many times what is usual is odd.
-        median: The largest median so far.
+        largest: The largest number of each client so far.
     """
 
     factor: float
-    median: float = 0.0
+    largest: dict[int, float] = field(default_factory=dict)
+
+    @property
+    def median(self) -> float:
+        """What is usual so far."""
+        return median(self.largest.values()) if self.largest else 0.0
 
     def odd(self, numbers: Mapping[int, float]) -> list[int]:
-        """Return the clients with an odd number, after taking account of all of them."""
-        if len(numbers) >= 3:
-            self.median = max(self.median, median(numbers.values()))
-        limit = self.factor * self.median
-        return [client for client, number in numbers.items() if 0 < limit < number]
+        """Return the clients with an odd number; the numbers of the others are remembered."""
+        known = {c: max(number, self.largest.get(c, 0.0)) for c, number in numbers.items()}
+        together = {**self.largest, **known}
+        limit = self.factor * median(together.values()) if len(together) >= 3 else 0.0
+        odd = [client for client, number in numbers.items() if 0 < limit < number]
+        self.largest |= {client: size for client, size in known.items() if client not in odd}
+        return odd
+
+    def state(self) -> dict[str, float]:
+        """Return what is remembered, with texts as keys."""
+        return {str(client): size for client, size in self.largest.items()}
+
+    def load(self, state: Mapping[str, float]) -> None:
+        """Restore what ``state`` returned."""
+        self.largest = {int(client): size for client, size in state.items()}
 
 
 def _shapes(content: State) -> dict[str, object]:
