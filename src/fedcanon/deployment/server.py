@@ -34,7 +34,7 @@ from fedcanon.deployment.validity import (
     largest_norm,
 )
 from fedcanon.deployment.weights import Weights
-from fedcanon.engines import Collected, Engine, Evaluation, Rules
+from fedcanon.engines import Collected, Evaluation, MeasuresWhileTraining, Rules
 from fedcanon.engines.aggregation import make_aggregation
 from fedcanon.engines.client import BUFFERS
 from fedcanon.engines.traffic import byte_size, own_rows
@@ -83,14 +83,13 @@ class Deployment:
 
 
 @dataclass
-class DeployedEngine(Engine):
+class DeployedEngine(MeasuresWhileTraining):
     """Runs rounds with clients behind a network; see ``Deployment`` for the settings."""
 
     problem: Problem
     rules: Rules
     settings: Deployment
     durable_rounds = True
-    measures_while_training = True
     buffers: Tensor = field(init=False)
     run: str = field(init=False, default_factory=lambda: uuid.uuid4().hex)
 

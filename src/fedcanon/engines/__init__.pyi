@@ -7,6 +7,7 @@ from .base import Collected as Collected
 from .base import Engine as Engine
 from .base import Evaluation as Evaluation
 from .base import MakeEngine as MakeEngine
+from .base import MeasuresWhileTraining as MeasuresWhileTraining
 from .base import Rules as Rules
 from .local import Local as Local
 from .local import LocalEngine as LocalEngine

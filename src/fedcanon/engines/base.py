@@ -61,7 +61,7 @@ class Collected:
 
     ``mean`` is the aggregated upload, ``share`` the participants' part of the weight of all
     clients. ``prox_calls`` counts the prox evaluations on clients. ``evaluation`` are the measures
-    that were asked for with ``Engine.measure_with_next_round``.
+    that were asked for with ``measure_with_next_round``.
     """
 
     mean: State
@@ -84,9 +84,6 @@ class Engine(ABC):
 
     durable_rounds: ClassVar[bool] = False
     """Whether a checkpoint must be written after every round."""
-
-    measures_while_training: ClassVar[bool] = False
-    """Whether models are measured with ``measure_with_next_round``, which saves messages."""
 
     @abstractmethod
     def available(self) -> Sequence[int]:
@@ -133,10 +130,6 @@ class Engine(ABC):
     def evaluate(self, z: Tensor, *, gradient: bool) -> Evaluation:
         """Measure the model ``z``: all f_i(z), ∇f(z) if ``gradient`` is set, and the test data."""
 
-    def measure_with_next_round(self, z: Tensor, *, gradient: bool) -> None:
-        """Let clients measure ``z`` in the next round; see ``measures_while_training``."""
-        raise NotImplementedError
-
     @property
     def model_buffers(self) -> Tensor:
         """The normalisation statistics of the model, averaged over nodes if each has its own."""
@@ -155,6 +148,22 @@ class Engine(ABC):
 
     def close(self) -> None:  # noqa: B027  # some have nothing to close
         """End the processes that were started; the next round starts them again."""
+
+
+class MeasuresWhileTraining(Engine):
+    """An engine whose clients can measure a model in the round that begins at it.
+
+    Over a network that saves messages, which take longer than measures.
+    """
+
+    @abstractmethod
+    def measure_with_next_round(self, z: Tensor, *, gradient: bool) -> None:
+        """Let clients measure ``z`` in the next round; ``Collected.evaluation`` has the answer.
+
+        Args:
+            z: The model.
+            gradient: Whether to measure ∇f(z) too.
+        """
 
 
 MakeEngine = Callable[[Problem, Rules], Engine]

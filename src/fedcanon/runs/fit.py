@@ -10,7 +10,7 @@ from functools import partial
 from torch import Tensor
 
 from fedcanon.algorithms import State
-from fedcanon.engines import Evaluation
+from fedcanon.engines import Evaluation, MeasuresWhileTraining
 from fedcanon.errors import DivergenceError, FedcanonError
 from fedcanon.penalties import Penalty
 from fedcanon.runs.federation import Federation
@@ -103,7 +103,7 @@ def fit(
         step = gradient_step or stationarity_step(penalty)
         _check_measure(penalty, step)
     history, engine = list(records), federation.engine
-    rides = engine.measures_while_training
+    rides = isinstance(engine, MeasuresWhileTraining)
 
     def is_due() -> bool:
         t = federation.rounds_done
@@ -171,8 +171,9 @@ def fit(
         stopped = reason_to_stop()
         while stopped is None and federation.rounds_done < rounds:
             try:
-                moment = _Moment.now(federation) if rides and is_due() else None
-                if moment is not None:
+                moment = None
+                if isinstance(engine, MeasuresWhileTraining) and is_due():
+                    moment = _Moment.now(federation)
                     engine.measure_with_next_round(federation.model, gradient=step is not None)
                 found = federation.step()
                 if moment is not None:
