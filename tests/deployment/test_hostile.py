@@ -13,19 +13,15 @@ pytest.importorskip("flwr")
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
-from fedcanon import FedcanonError, FedCanonPlus, Federation, train
+from fedcanon import FedcanonError, FedCanonPlus
 from fedcanon.compression import Clip, decoded
 from fedcanon.deployment.flower.nodes import Nodes
 from fedcanon.deployment.flower.wire import MAX_HEADER, to_message, to_records, to_reply
 from fedcanon.deployment.measuring import MOST_HELD_OUT, measures_fault, pooled_measures
 from fedcanon.deployment.protocol import Message, Reply, packed
-from fedcanon.deployment.status import ADMIT, END, EXCLUDE, give_order, read_status
+from fedcanon.deployment.status import read_status
 from fedcanon.deployment.weights import Weights
 from fedcanon.penalties import L1
-from fedcanon.runs.build import build
-from fedcanon.runs.folder import RunFolder
-from fedcanon.runs.measures import measure
-from fedcanon.runs.training import resume_with
 from tests.deployment.network import World
 from tests.problems import logistics, quadratics
 
@@ -349,16 +345,6 @@ def test_what_clients_say_cannot_act_on_a_terminal(tmp_path):
     assert len(event) < 600
 
 
-def test_what_may_change_in_a_resumed_run_is_taken_over(tmp_path):
-    run = RunFolder(tmp_path / "run")
-    small = {"model": "linear", "penalty": "l1", "clients": {"count": 3}}
-    train(rounds=2, evaluate={"every": 1}, folder=run.path, **small)
-    settings = {"rounds": 6, "evaluate": {**run.config.evaluate.model_dump(), "every": 2}}
-    result = resume_with(run, build, settings=settings)
-    assert [record.round for record in result.records] == [0, 1, 2, 4, 6]
-    assert run.config.evaluate.every == 2
-
-
 class TestNodes:
     def test_a_number_belongs_to_the_first_node_and_is_remembered(self, tmp_path):
         path = tmp_path / "nodes.json"
@@ -384,63 +370,3 @@ class TestNodes:
         (tmp_path / "nodes.json").write_text("{]")
         with pytest.raises(FedcanonError, match=r"nodes\.json"):
             Nodes(tmp_path / "nodes.json").refusal(0, 5)
-
-
-class TestOrders:
-    def test_a_client_is_excluded_and_admitted_again(self, tmp_path):
-        there = world()
-        there.federation.engine.use_folder(tmp_path)
-        there.step()
-        give_order(tmp_path, EXCLUDE, 2)
-        there.step()
-        assert there.membership.gone == {2: "excluded by the operator"}
-        (tmp_path / "orders" / "exclude-2").unlink()
-        give_order(tmp_path, ADMIT, 2)
-        there.step()
-        assert there.membership.members.keys() == {0, 1, 2, 3}
-        assert there.invariant() < 1e-12
-        assert not list((tmp_path / "orders").iterdir())
-
-    def test_a_run_that_waits_for_clients_can_be_ended(self, tmp_path):
-        there = world(minimum=3)
-        there.federation.engine.use_folder(tmp_path)
-        there.step()
-        there.there = {0, 1}
-        give_order(tmp_path, END)
-        with pytest.raises(FedcanonError, match="ended by the operator"):
-            there.step()
-
-
-def test_measures_are_those_of_a_separate_evaluation():
-    there, apart = world("client"), world("client")
-    for federation in (there.federation, apart.federation):
-        federation.step()
-    before, z = there.federation.server, there.federation.model
-    there.federation.engine.measure_with_next_round(z, gradient=True)
-    found = there.federation.step([0, 2])
-    expected = apart.federation.engine.evaluate(z, gradient=True)
-    assert found.losses == expected.losses
-    assert torch.equal(found.gradient, expected.gradient)
-    record = measure(
-        there.federation.engine, before, t=1, cost=there.federation.cost, step=1.0, found=found
-    )
-    assert record.loss == expected.loss
-
-
-def test_a_deployed_run_has_the_records_and_bits_of_a_local_one():
-    from fedcanon import fit
-
-    accelerated = FedCanonPlus(0.5, 0.1, 3, accelerated=True)
-    for method in (METHOD, accelerated):
-        there = world(method=method)
-        local = Federation(there.problem, method, there.penalty)
-        deployed = fit(there.federation, 7, evaluate_every=2)
-        expected = fit(local, 7, evaluate_every=2)
-        assert torch.equal(deployed.vector, expected.vector)
-        assert [r.round for r in deployed.records] == [r.round for r in expected.records]
-        for ours, theirs in zip(deployed.records, expected.records, strict=True):
-            assert ours.objective == pytest.approx(theirs.objective, rel=1e-13)
-            assert ours.gradient_norm == pytest.approx(theirs.gradient_norm, rel=1e-9)
-            assert ours.cost.floats_up == theirs.cost.floats_up
-        # One evaluation of its own, of the last model.
-        assert [m.kind for m in there.asked].count("evaluate") == CLIENTS

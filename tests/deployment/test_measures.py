@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from fedcanon import FedCanonPlus, Logistic, Problem
+from fedcanon import FedCanonPlus, Federation, Logistic, Problem, fit
 from fedcanon.deployment.measuring import measures_fault, pooled_measures
 from fedcanon.deployment.protocol import packed
 from fedcanon.objectives.logistic import LogisticTest
@@ -107,3 +107,40 @@ def test_weights_are_numbers_of_samples_if_asked_for():
     loss, gradient = weighted.value_and_gradient(problem.start)
     assert found.loss == pytest.approx(loss, rel=1e-14)
     assert torch.allclose(found.gradient, gradient, rtol=1e-13, atol=0)
+
+
+def quadratic_world(keeper="server", method=METHOD):
+    return World(quadratics(clients=4, d=3), method, L1(0.1), keeper)
+
+
+def test_measures_are_those_of_a_separate_evaluation():
+    there, apart = quadratic_world("client"), quadratic_world("client")
+    for federation in (there.federation, apart.federation):
+        federation.step()
+    before, z = there.federation.server, there.federation.model
+    there.federation.engine.measure_with_next_round(z, gradient=True)
+    found = there.federation.step([0, 2])
+    expected = apart.federation.engine.evaluate(z, gradient=True)
+    assert found.losses == expected.losses
+    assert torch.equal(found.gradient, expected.gradient)
+    record = measure(
+        there.federation.engine, before, t=1, cost=there.federation.cost, step=1.0, found=found
+    )
+    assert record.loss == expected.loss
+
+
+def test_a_deployed_run_has_the_records_and_bits_of_a_local_one():
+    accelerated = FedCanonPlus(0.5, 0.1, 3, accelerated=True)
+    for method in (METHOD, accelerated):
+        there = quadratic_world(method=method)
+        local = Federation(there.problem, method, there.penalty)
+        deployed = fit(there.federation, 7, evaluate_every=2)
+        expected = fit(local, 7, evaluate_every=2)
+        assert torch.equal(deployed.vector, expected.vector)
+        assert [r.round for r in deployed.records] == [r.round for r in expected.records]
+        for ours, theirs in zip(deployed.records, expected.records, strict=True):
+            assert ours.objective == pytest.approx(theirs.objective, rel=1e-13)
+            assert ours.gradient_norm == pytest.approx(theirs.gradient_norm, rel=1e-9)
+            assert ours.cost.floats_up == theirs.cost.floats_up
+        # One evaluation of its own, of the last model.
+        assert [m.kind for m in there.asked].count("evaluate") == 4

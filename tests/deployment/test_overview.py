@@ -1,20 +1,29 @@
-"""What an operator sees of a deployment."""
+"""What an operator sees of a deployment, and orders."""
 
 from dataclasses import replace
 
-from fedcanon import FedCanonPlus, train
+import pytest
+
+from fedcanon import FedcanonError, FedCanonPlus, train
 from fedcanon.deployment.overview import read_overview
-from fedcanon.deployment.status import EXCLUDE, PAUSE, give_order
+from fedcanon.deployment.status import ADMIT, END, EXCLUDE, PAUSE, give_order
 from fedcanon.penalties import L1
 from fedcanon.report.page.html import content
 from fedcanon.report.page.reading import read_run
+from fedcanon.runs.build import build
 from fedcanon.runs.folder import RunFolder
+from fedcanon.runs.training import resume_with
 from tests.deployment.network import World
 from tests.problems import quadratics
 
 
+def world(**settings):
+    problem = quadratics(clients=4, d=3)
+    return World(problem, FedCanonPlus(0.5, 0.1, 3), L1(0.1), "server", **settings)
+
+
 def seen_after_some_rounds(folder):
-    there = World(quadratics(clients=4, d=3), FedCanonPlus(0.5, 0.1, 3), L1(0.1), "server")
+    there = world()
     there.federation.engine.use_folder(folder)
     give_order(folder, EXCLUDE, 3)
 
@@ -53,3 +62,38 @@ def test_the_page_shows_them_and_trusts_no_text(tmp_path):
     assert "excluded by the operator" in top
     assert "<script>" not in top
     assert "&lt;script&gt;" in top
+
+
+class TestOrders:
+    def test_a_client_is_excluded_and_admitted_again(self, tmp_path):
+        there = world()
+        there.federation.engine.use_folder(tmp_path)
+        there.step()
+        give_order(tmp_path, EXCLUDE, 2)
+        there.step()
+        assert there.membership.gone == {2: "excluded by the operator"}
+        (tmp_path / "orders" / "exclude-2").unlink()
+        give_order(tmp_path, ADMIT, 2)
+        there.step()
+        assert there.membership.members.keys() == {0, 1, 2, 3}
+        assert there.invariant() < 1e-12
+        assert not list((tmp_path / "orders").iterdir())
+
+    def test_a_run_that_waits_for_clients_can_be_ended(self, tmp_path):
+        there = world(minimum=3)
+        there.federation.engine.use_folder(tmp_path)
+        there.step()
+        there.there = {0, 1}
+        give_order(tmp_path, END)
+        with pytest.raises(FedcanonError, match="ended by the operator"):
+            there.step()
+
+
+def test_what_may_change_in_a_resumed_run_is_taken_over(tmp_path):
+    run = RunFolder(tmp_path / "run")
+    small = {"model": "linear", "penalty": "l1", "clients": {"count": 3}}
+    train(rounds=2, evaluate={"every": 1}, folder=run.path, **small)
+    settings = {"rounds": 6, "evaluate": {**run.config.evaluate.model_dump(), "every": 2}}
+    result = resume_with(run, build, settings=settings)
+    assert [record.round for record in result.records] == [0, 1, 2, 4, 6]
+    assert run.config.evaluate.every == 2
