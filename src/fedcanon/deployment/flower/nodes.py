@@ -14,6 +14,21 @@ FILE = "nodes.json"
 _NODES: TypeAdapter[dict[int, int]] = TypeAdapter(dict[int, int])
 
 
+def read_nodes(path: Path) -> dict[int, int]:
+    """Return the node of every client in a file; none if there is no file.
+
+    Raises:
+        FedcanonError: The file is damaged.
+    """
+    return read_json(path, _NODES) or {}
+
+
+def write_nodes(path: Path, nodes: dict[int, int]) -> None:
+    """Write the node of every client to a file."""
+    content = _NODES.dump_json(dict(sorted(nodes.items())), indent=1)
+    write_whole(path, content.decode() + "\n")
+
+
 class Nodes:
     """The node of every client: a client's number belongs to one node, that is, to one key.
 
@@ -39,7 +54,7 @@ class Nodes:
                 return f"its key belongs to client {other}"
         nodes[client] = node
         if self._path is not None:
-            write_whole(self._path, _NODES.dump_json(nodes, indent=1).decode())
+            write_nodes(self._path, nodes)
         return None
 
     def _current(self) -> dict[int, int]:
@@ -51,6 +66,6 @@ class Nodes:
         if self._path is not None and self._path.is_file():
             changed = self._path.stat().st_mtime_ns
             if changed != self._seen:
-                self._nodes = read_json(self._path, _NODES) or {}
+                self._nodes = read_nodes(self._path)
                 self._seen = changed
         return self._nodes

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from fedcanon.deployment.flower.environment import flower_environment
+from fedcanon.deployment.flower.nodes import FILE as NODES
 from fedcanon.errors import FedcanonError
 from fedcanon.files import explained
 
@@ -44,6 +45,11 @@ class DeploymentFolder:
     @property
     def logs(self) -> Path:
         return self.server / "logs"
+
+    @property
+    def nodes(self) -> Path:
+        """The file that says which node speaks for which client."""
+        return self.path / NODES
 
     @property
     def run(self) -> Path:

@@ -14,15 +14,12 @@ from pathlib import Path
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_ssh_public_key
-from pydantic import TypeAdapter
 
-from fedcanon.deployment.flower.nodes import FILE
+from fedcanon.deployment.flower.nodes import read_nodes, write_nodes
 from fedcanon.deployment.operate.checks import Verdict
 from fedcanon.deployment.operate.folder import CONNECTION, DeploymentFolder
 from fedcanon.errors import FedcanonError
-from fedcanon.files import explained, read_json, write_whole
-
-_NODES = TypeAdapter(dict[int, int])
+from fedcanon.files import explained, write_whole
 
 
 def register_all(folder: DeploymentFolder) -> dict[int, int]:
@@ -37,7 +34,9 @@ def register_all(folder: DeploymentFolder) -> dict[int, int]:
     keys = _distinct(folder)
     with ThreadPoolExecutor(4) as pool:
         nodes = pool.map(lambda path: _register(folder, path), keys.values())
-        return _write_nodes(folder, dict(zip(keys, nodes, strict=True)))
+        found = dict(zip(keys, nodes, strict=True))
+    write_nodes(folder.nodes, found)
+    return found
 
 
 def check_keys(folder: DeploymentFolder) -> Verdict:
@@ -81,24 +80,11 @@ def replace_key(folder: DeploymentFolder, client: int, key: Path, *, running: bo
         place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_whole(place, content.decode() + "\n")
     if running:
-        nodes = read_nodes(folder)
+        nodes = read_nodes(folder.nodes)
         old = nodes.get(client)
-        _write_nodes(folder, {**nodes, client: _register(folder, place)})
+        write_nodes(folder.nodes, {**nodes, client: _register(folder, place)})
         if old is not None:
             _flwr(folder, "unregister", str(old))
-
-
-def read_nodes(folder: DeploymentFolder) -> dict[int, int]:
-    """Return the node of every client, as it was written last."""
-    return read_json(folder.path / FILE, _NODES) or {}
-
-
-def _write_nodes(folder: DeploymentFolder, nodes: dict[int, int]) -> dict[int, int]:
-    write_whole(
-        folder.path / FILE,
-        _NODES.dump_json(dict(sorted(nodes.items())), indent=1).decode() + "\n",
-    )
-    return nodes
 
 
 def _content(path: Path) -> bytes:

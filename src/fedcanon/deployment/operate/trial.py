@@ -12,6 +12,7 @@ from math import isfinite
 from pathlib import Path
 
 from fedcanon.deployment.app.credentials import write_node_key
+from fedcanon.deployment.flower.nodes import read_nodes
 from fedcanon.deployment.operate.checks import (
     Verdict,
     check_certificate,
@@ -21,7 +22,7 @@ from fedcanon.deployment.operate.checks import (
 )
 from fedcanon.deployment.operate.copying import ROUNDS, SAMPLES, copy_of, free_ports
 from fedcanon.deployment.operate.folder import CONNECTION, DeploymentFolder
-from fedcanon.deployment.operate.keys import check_keys, read_nodes, replace_key
+from fedcanon.deployment.operate.keys import check_keys, replace_key
 from fedcanon.deployment.operate.processes import Processes
 from fedcanon.deployment.operate.server import running
 from fedcanon.deployment.operate.sites import site_command, supernode
@@ -94,7 +95,7 @@ class Trial:
         self._until(lambda: "Sent successfully" in self._processes.said("impostor"))
         self._start(f"site-{first}", site_command(self._copy.site(first)))
         self._progress("waiting for the sites")
-        wanted = {read_nodes(self._copy)[client] for client in self._sites}
+        wanted = {read_nodes(self._copy.nodes)[client] for client in self._sites}
         here = self._until(lambda: wanted <= self._online())
         count = len(self._sites)
         found.append(Verdict("sites with their keys let in", here, f"{count} sites"))
