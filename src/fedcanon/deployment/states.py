@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import uuid
 from collections.abc import Collection, Mapping
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -19,9 +17,6 @@ from fedcanon.units import GIB
 class ClientStates:
     """The states of all clients in one generation.
 
-    A state gets a new name whenever its content changes, so that a checkpoint writes only the
-    states that have changed.
-
     Args:
         algorithm: The method, whose ``client_init`` makes the first state of a client.
         start: The model at the beginning of the generation.
@@ -33,7 +28,6 @@ class ClientStates:
         self, algorithm: Algorithm, start: Tensor, clients: int, memory: int = GIB
     ) -> None:
         self._algorithm, self.start, self._memory = algorithm, start, memory
-        self._names: dict[int, str] = {}
         self._store = self._new_store(clients)
 
     def read(self, client: int) -> State:
@@ -52,7 +46,6 @@ class ClientStates:
     def commit(self, slots: Mapping[int, int]) -> None:
         """Replace the states of clients by the ones in these slots."""
         self._store.commit(slots)
-        self._names |= {client: f"{client}-{uuid.uuid4().hex}" for client in slots}
 
     def release(self, slots: Mapping[int, int]) -> None:
         """Discard states that were stored but not committed."""
@@ -71,17 +64,13 @@ class ClientStates:
 
     def parts(self) -> dict[int, Part]:
         """Return the states of all clients that have one, as parts of a checkpoint."""
-        return {c: Part(name, partial(self.read, c)) for c, name in self._names.items()}
+        return self._store.parts()
 
     def load(self, parts: Mapping[int, Part], clients: int) -> None:
         """Replace all states by those in a checkpoint, with room for ``clients`` clients."""
         store = self._new_store(clients)
-        slots = {client: store.reserve() for client in parts}
-        for client, slot in slots.items():
-            store.write(slot, parts[client].read())
-        store.replace(slots)
+        store.replace_all(parts)
         self._store = store
-        self._names = {client: part.name for client, part in parts.items()}
 
     def _new_store(self, clients: int) -> StateStore:
         return StateStore(clients, self._algorithm.client_init(self.start), self._memory)

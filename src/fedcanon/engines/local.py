@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal, NamedTuple
@@ -95,7 +94,6 @@ class LocalEngine(Engine):
     aggregation: Aggregation = field(init=False)
     _last_sent: State = field(init=False, default_factory=dict)
     _last_participants: frozenset[int] = field(init=False, default=frozenset())
-    _names: dict[int, str] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         problem, algorithm = self.problem, self.rules.algorithm
@@ -145,7 +143,6 @@ class LocalEngine(Engine):
         done = self._collected
         self.buffers = done.buffers
         self._store.commit(done.slots)
-        self._names |= _new_names(done.slots)
         self._last_sent, self._last_participants = done.sent, frozenset(done.slots)
 
     def start_over(self, z: Tensor) -> None:
@@ -195,11 +192,7 @@ class LocalEngine(Engine):
 
     @clients.setter
     def clients(self, states: Mapping[int, State | Part]) -> None:
-        slots = {client: self._store.reserve() for client in states}
-        for client, state in states.items():
-            self._store.write(slots[client], state.read() if isinstance(state, Part) else state)
-        self._store.replace(slots)
-        self._names = _new_names(slots)
+        self._store.replace_all(states)
 
     def _states(self) -> Iterator[tuple[int, State]]:
         for client in self._store:
@@ -209,7 +202,7 @@ class LocalEngine(Engine):
 
     def state(self) -> State:
         if self._store.state_size >= LARGE:
-            clients: State = {str(client): self._part(client) for client in self._store}
+            clients: State = {str(client): part for client, part in self._store.parts().items()}
         else:
             clients = {str(client): own for client, own in self._states()}
         return {
@@ -219,11 +212,6 @@ class LocalEngine(Engine):
             "last_participants": sorted(self._last_participants),
         }
 
-    def _part(self, client: int) -> Part:
-        """The state of a client, for a file that is written once until the state changes."""
-        slot = self._store.slots[client]
-        return Part(self._names[client], partial(self._store.read, slot))
-
     def load(self, state: State) -> None:
         if "membership" in state:
             raise FedcanonError("this run was on Flower and can only go on there: --engine flower.")
@@ -232,14 +220,8 @@ class LocalEngine(Engine):
         if clients.keys() - set(self.available()) or entries != self.buffers.shape[-1]:
             raise ValueError("it has other clients, or another model")
         self.clients, self.buffers = clients, state["buffers"]
-        self._names |= {c: own.name for c, own in clients.items() if isinstance(own, Part)}
         self._last_sent = state["last_sent"]
         self._last_participants = frozenset(state["last_participants"])
-
-
-def _new_names(clients: Iterable[int]) -> dict[int, str]:
-    """New names for the states of clients, by which checkpoints know that they have changed."""
-    return {client: f"{client}-{uuid.uuid4().hex}" for client in clients}
 
 
 def _in_order(results: Iterator[tuple[int, Answer]]) -> Iterator[Answer]:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from fedcanon.algorithms import State
+from fedcanon.checkpoint import Part
 from fedcanon.engines.memory import SparseFile, aligned
 from fedcanon.errors import FedcanonError
 from fedcanon.units import GIB, MIB
@@ -61,6 +64,7 @@ class StateStore:
 
     def __init__(self, clients: int, template: State, limit: int = GIB) -> None:
         self.slots: dict[int, int] = {}  # of every client that has taken part
+        self._names: dict[int, str] = {}  # of their states; a state that changes gets a new one
         self._free: list[int] = []
         self._used = 0
         self._entries, self._slot_size = _layout(template)
@@ -110,11 +114,22 @@ class StateStore:
         """Assign reserved slots to clients; the clients' old slots become free."""
         self._free.extend(self.slots[client] for client in slots if client in self.slots)
         self.slots.update(slots)
+        self._names |= _new_names(slots)
 
-    def replace(self, slots: Mapping[int, int]) -> None:
-        """Assign reserved slots to clients and forget the states of all others."""
+    def replace_all(self, states: Mapping[int, State | Part]) -> None:
+        """Replace all states by these; a part of a checkpoint keeps its name."""
+        slots = {client: self.reserve() for client in states}
+        for client, state in states.items():
+            self.write(slots[client], state.read() if isinstance(state, Part) else state)
         self._free.extend(self.slots.values())
-        self.slots = dict(slots)
+        self.slots = slots
+        self._names = _new_names(slots) | {
+            client: state.name for client, state in states.items() if isinstance(state, Part)
+        }
+
+    def parts(self) -> dict[int, Part]:
+        """Return all states as parts of a checkpoint, which writes only those that have changed."""
+        return {c: Part(self._names[c], partial(self.read, slot)) for c, slot in self.slots.items()}
 
     def release(self, slots: Mapping[int, int]) -> None:
         """Free reserved slots that are not needed."""
@@ -160,6 +175,10 @@ class StateStore:
         if self._on_disk and self._touched > self._limit:
             self._file.drop_pages()
             self._touched = 0
+
+
+def _new_names(clients: Iterable[int]) -> dict[int, str]:
+    return {client: f"{client}-{uuid.uuid4().hex}" for client in clients}
 
 
 def _layout(template: State) -> tuple[dict[str, _Entry], int]:
