@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
-from torch import Tensor
 
-from fedcanon.objectives.linear import Array, LinearObjective
+from fedcanon.objectives.families import Gaussian
+from fedcanon.objectives.linear import LinearObjective
 
 
 class LeastSquares(LinearObjective):
@@ -23,14 +22,4 @@ class LeastSquares(LinearObjective):
         self, features: ArrayLike | sparse.sparray, targets: ArrayLike, *, intercept: bool = True
     ) -> None:
         needs = "least squares need an m×d feature matrix and m targets"
-        super().__init__(features, targets, needs, intercept=intercept)
-        self._y = np.asarray(targets, dtype=self._x.dtype)
-
-    def value(self, x: Tensor) -> float:
-        return 0.5 * float(np.mean((self.scores(x) - self._y) ** 2))
-
-    def _slopes(self, scores: Array, y: Array) -> Array:
-        return scores - y
-
-    def _curvatures(self, scores: Array, y: Array) -> Array:
-        return np.ones_like(scores)
+        super().__init__(features, targets, Gaussian(), intercept=intercept, needs=needs)

@@ -1,8 +1,6 @@
-"""What linear models in closed form share: features, layout, scores, gradient and Hessian."""
+"""Linear models in closed form: features, layout, scores, gradient and Hessian."""
 
 from __future__ import annotations
-
-from abc import abstractmethod
 
 import numpy as np
 import torch
@@ -13,52 +11,72 @@ from torch import Tensor, nn
 from fedcanon.errors import FedcanonError
 from fedcanon.layout import Layout
 from fedcanon.objectives.base import Objective
+from fedcanon.objectives.families import Family
 
 Array = NDArray[np.floating]
 Features = Array | sparse.csr_array
 
 
 class LinearObjective(Objective):
-    """f(w, b) = (1/m) Σ_j loss(x_jᵀw + b, y_j), gradient and Hessian in closed form.
+    """f(w, b) = Σ_j ω_j loss(x_jᵀw + b + o_j, y_j) / Σ_j ω_j, gradient and Hessian in closed form.
 
     The flat vector is w followed by b (no b without ``intercept``), laid out as ``weight`` (1×d)
     and ``bias`` (1), as in ``nn.Linear(d, 1)``. It has the precision of the features.
+
+    Args:
+        features: An m×d array, or any SciPy sparse matrix, which is kept in CSR form; its rows are
+            the x_j.
+        y: The m responses.
+        family: The loss.
+        weights: The weight ω_j of each sample; all are 1 by default.
+        offset: What is added to the score of each sample; 0 by default.
+        intercept: Whether there is a b.
+        needs: What the model needs, as the beginning of a message.
+
+    Raises:
+        FedcanonError: Shapes do not fit, weights are negative, or a response cannot be.
     """
 
     has_hessian = True
 
-    _y: Array
-
     def __init__(
-        self, features: ArrayLike | sparse.sparray, y: ArrayLike, needs: str, *, intercept: bool
+        self,
+        features: ArrayLike | sparse.sparray,
+        y: ArrayLike,
+        family: Family,
+        *,
+        weights: ArrayLike | None = None,
+        offset: ArrayLike | None = None,
+        intercept: bool = True,
+        needs: str = "a linear model needs an m×d feature matrix and m responses",
     ) -> None:
-        """Take the features and lay the vector out.
-
-        Args:
-            features: An m×d array, or any SciPy sparse matrix, which is kept in CSR form.
-            y: The m labels or targets. They are counted only: ``_y`` is for the model to set.
-            needs: What the model needs, as the beginning of a message.
-            intercept: Whether there is a b.
-        """
         x = sparse.csr_array(features) if sparse.issparse(features) else np.asarray(features)
         self._x: Features = x if x.dtype in (np.float32, np.float64) else x.astype(np.float64)
         shape = np.asarray(y).shape
         if x.ndim != 2 or shape != (x.shape[0],):
             raise FedcanonError(f"{needs}, not shapes {x.shape} and {shape}.")
-        self.samples, self._intercept = x.shape[0], intercept
+        self.samples, self._intercept, self.family = x.shape[0], intercept, family
+        self._y: Array = family.responses(np.asarray(y)).astype(self._x.dtype)
+        self._offset = self._column("offset", offset)
+        self._weights, self.total_weight = self._column("weights", weights), float(self.samples)
+        if self._weights is not None:
+            if not (self._weights >= 0).all() or not self._weights.any():
+                raise FedcanonError("the weights of samples must be at least 0, and not all 0.")
+            self.total_weight = float(self._weights.sum())
+            self._weights *= self.samples / self.total_weight  # so that their mean is 1
         weight = ("weight", (1, x.shape[1]))
         self.layout = Layout.of([weight, ("bias", (1,))] if intercept else [weight])
 
-    @abstractmethod
-    def _slopes(self, scores: Array, y: Array) -> Array:
-        """∂loss/∂score of every sample."""
-
-    @abstractmethod
-    def _curvatures(self, scores: Array, y: Array) -> Array:
-        """∂²loss/∂score² of every sample."""
+    def _column(self, name: str, given: ArrayLike | None) -> Array | None:
+        if given is None:
+            return None
+        column = np.array(given, dtype=self._x.dtype)
+        if column.shape != (self.samples,) or not np.isfinite(column).all():
+            raise FedcanonError(f"{name} needs a finite number for each of {self.samples} samples.")
+        return column
 
     def scores(self, x: Tensor, features: Features | None = None) -> Array:
-        """The values x_jᵀw + b of these samples, or of the client's own.
+        """The values x_jᵀw + b of these samples, or of the client's own, without offsets.
 
         Args:
             x: The flat vector of w and b.
@@ -69,35 +87,65 @@ class LinearObjective(Objective):
         scores: Array = features @ vector[: features.shape[1]]
         return scores + vector[-1] if self._intercept else scores
 
+    def _own_scores(self, x: Tensor) -> Array:
+        """The scores of the client's own samples, with their offsets."""
+        scores = self.scores(x)
+        return scores if self._offset is None else scores + self._offset
+
+    def _mean(self, numbers: Array) -> float:
+        return float((numbers if self._weights is None else self._weights * numbers).mean())
+
     def module(self, x: Tensor, buffers: Tensor) -> nn.Module:
         """``nn.Linear(d, 1)``, whose output is the score."""
         module = nn.Linear(self._x.shape[1], 1, bias=self._intercept, dtype=x.dtype)
         module.load_state_dict(self.layout.views(x))
         return module.eval()
 
+    def value(self, x: Tensor) -> float:
+        return self._mean(self.family.loss(self._own_scores(x), self._y))
+
+    def deviance(self, x: Tensor) -> float:
+        """The mean deviance of the samples at ``x``."""
+        return self._mean(self.family.deviances(self._own_scores(x), self._y))
+
     def value_and_gradient(self, x: Tensor) -> tuple[float, Tensor]:
         return self.value(x), self.gradient(x, None)
 
     def gradient(self, x: Tensor, batch: Tensor | None) -> Tensor:
-        features, y = self._x, self._y
+        features, y, weights, offset = self._x, self._y, self._weights, self._offset
         if batch is not None:
             rows = batch.numpy()
             features, y = features[rows], y[rows]
-        slopes = self._slopes(self.scores(x, features), y) / len(y)
-        gradient = np.empty(self.layout.size, dtype=y.dtype)
+            weights = None if weights is None else weights[rows]
+            offset = None if offset is None else offset[rows]
+        scores = self.scores(x, features)
+        slopes = self.family.slopes(scores if offset is None else scores + offset, y)
+        return self._combined(features, slopes if weights is None else weights * slopes)
+
+    def _combined(self, features: Features, slopes: Array) -> Tensor:
+        """The gradient, from the slope of every sample."""
+        slopes = slopes / len(slopes)
+        gradient = np.empty(self.layout.size, dtype=self._y.dtype)
         gradient[: features.shape[1]] = features.T @ slopes
         if self._intercept:
             gradient[-1] = slopes.sum()
         return torch.from_numpy(gradient)
 
     def hessian(self, x: Tensor) -> Tensor:
+        curvatures = self.family.curvatures(self._own_scores(x), self._y)
+        return self._weighted_square(
+            curvatures if self._weights is None else self._weights * curvatures
+        )
+
+    def _weighted_square(self, curvatures: Array) -> Tensor:
+        """The Hessian Σ_j c_j x_j x_jᵀ / m, where x_j ends with a 1 if there is an intercept."""
         features = self._x
-        curvatures = self._curvatures(self.scores(x), self._y)[:, None] / self.samples
-        weighted, d = curvatures * features, features.shape[1]
+        scaled = curvatures[:, None] / self.samples
+        weighted, d = scaled * features, features.shape[1]
         product = features.T @ weighted
         hessian = np.empty((self.layout.size,) * 2, dtype=self._y.dtype)
         hessian[:d, :d] = product if isinstance(product, np.ndarray) else product.toarray()
         if self._intercept:
             hessian[d, :d] = hessian[:d, d] = weighted.sum(axis=0)
-            hessian[d, d] = curvatures.sum()
+            hessian[d, d] = scaled.sum()
         return torch.from_numpy(hessian)

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
-from scipy.special import expit
 from torch import Tensor
 
-from fedcanon.errors import FedcanonError
-from fedcanon.objectives.linear import Array, LinearObjective
+from fedcanon.objectives.families import Binomial
+from fedcanon.objectives.linear import LinearObjective
 
 
 class Logistic(LinearObjective):
@@ -29,24 +28,11 @@ class Logistic(LinearObjective):
         self, features: ArrayLike | sparse.sparray, labels: ArrayLike, *, intercept: bool = True
     ) -> None:
         needs = "logistic regression needs an m×d feature matrix and m labels"
-        super().__init__(features, labels, needs, intercept=intercept)
-        labels = np.asarray(labels)
-        if not np.isin(labels, (-1, 0, 1)).all() or len(np.unique(labels)) > 2:
-            raise FedcanonError("logistic regression needs labels −1 and 1, or 0 and 1.")
-        self._y = np.where(labels > 0, 1, -1).astype(self._x.dtype)
-
-    def value(self, x: Tensor) -> float:
-        return float(np.logaddexp(0, -self._y * self.scores(x)).mean())
+        super().__init__(features, labels, Binomial(), intercept=intercept, needs=needs)
 
     def accuracy(self, x: Tensor) -> float:
         """The share of samples whose score has the sign of their label."""
         return float(np.mean((self.scores(x) > 0) == (self._y > 0)))
-
-    def _slopes(self, scores: Array, y: Array) -> Array:
-        return -y * expit(-y * scores)
-
-    def _curvatures(self, scores: Array, y: Array) -> Array:
-        return expit(scores) * expit(-scores)
 
 
 @dataclass(frozen=True)
