@@ -7,12 +7,17 @@ import statsmodels.api as sm
 import torch
 from lifelines import CoxPHFitter
 from scipy import sparse
+from sklearn.linear_model import LogisticRegression
 from statsmodels.duration.hazard_regression import PHReg
+from torch import nn
 
 from fedcanon import FedcanonError
+from fedcanon.objectives import FlatModule, ModuleObjective
 from fedcanon.objectives.cox import Cox
 from fedcanon.objectives.families import FAMILIES, Gamma, NegativeBinomial, Poisson
 from fedcanon.objectives.linear import LinearObjective
+from fedcanon.objectives.multinomial import Multinomial
+from fedcanon.penalties import L1, on_weights
 
 M, D = 200, 4
 RNG = np.random.default_rng(0)
@@ -124,6 +129,47 @@ def test_responses_that_cannot_be_are_refused(family, y, words):
 def test_odd_weights_and_offsets_are_refused(settings, words):
     with pytest.raises(FedcanonError, match=words):
         LinearObjective(np.ones((2, 1)), [1.0, 2.0], Poisson(), **settings)
+
+
+class TestMultinomial:
+    LABELS = RNG.integers(0, 3, size=M)
+
+    @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
+    @pytest.mark.parametrize("intercept", [True, False])
+    def test_value_gradient_and_hessian_are_those_of_the_linear_network(self, kind, intercept):
+        ours = Multinomial(kind(X), self.LABELS, 3, intercept=intercept)
+        flat = FlatModule(nn.Linear(D, 3, bias=intercept, dtype=torch.float64))
+        inputs, labels = torch.tensor(X), torch.tensor(self.LABELS)
+        theirs = ModuleObjective(flat, nn.CrossEntropyLoss(), inputs, labels)
+        x = torch.randn(ours.layout.size, dtype=torch.float64)
+        value, gradient = theirs.value_and_gradient(x)
+        assert ours.value(x) == pytest.approx(value, rel=1e-12)
+        assert torch.allclose(ours.gradient(x, None), gradient, atol=1e-12)
+        assert torch.allclose(ours.hessian(x), theirs.hessian(x), atol=1e-12)
+        batch = torch.arange(0, M, 3)
+        assert torch.allclose(ours.gradient(x, batch), theirs.gradient(x, batch), atol=1e-12)
+        outputs = ours.module(x, torch.empty(0))(inputs).detach().numpy()
+        assert np.allclose(outputs, ours.scores(x))
+
+    def test_the_weighted_solution_is_that_of_scikit_learn(self):
+        ours = Multinomial(X, self.LABELS, 3, weights=WEIGHTS)
+        oracle = LogisticRegression(C=1.0, tol=1e-12, max_iter=10_000)
+        oracle.fit(X, self.LABELS, sample_weight=WEIGHTS)
+        x = torch.tensor(np.append(oracle.coef_.ravel(), oracle.intercept_))
+        penalised = ours.gradient(x, None) * ours.total_weight
+        penalised[: 3 * D] += x[: 3 * D]
+        assert float(penalised.abs().max()) < 1e-5
+        assert ours.total_weight == pytest.approx(WEIGHTS.sum())
+
+
+def test_free_features_are_not_penalised():
+    problem = LinearObjective(X, RESPONSES["poisson"], Poisson(), free=2)
+    penalty = on_weights(L1(1.0), problem.layout)
+    x = torch.ones(D + 1, dtype=torch.float64)
+    assert penalty.value(x) == 2.0
+    assert torch.equal(penalty.prox_(x.clone(), 5.0), torch.tensor([0, 0, 1, 1, 1.0]).double())
+    scores = problem.module(x, torch.empty(0))(torch.tensor(X)).detach().numpy()[:, 0]
+    assert np.allclose(scores, problem.scores(x))
 
 
 class TestCox:

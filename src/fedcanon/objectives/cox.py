@@ -33,6 +33,7 @@ class Cox(LinearObjective):
         times: The m times of the event, or of the end of observation.
         events: Whether each time is that of an event.
         ties: How events at the same time are treated: "efron", or "breslow".
+        free: So many of the last features are not penalised.
 
     Raises:
         FedcanonError: Shapes do not fit, or a time is negative or not finite.
@@ -45,9 +46,10 @@ class Cox(LinearObjective):
         events: ArrayLike,
         *,
         ties: Ties = "efron",
+        free: int = 0,
     ) -> None:
         needs = "a Cox model needs an m×d feature matrix and m times"
-        super().__init__(features, times, Gaussian(), intercept=False, needs=needs)
+        super().__init__(features, times, Gaussian(), intercept=False, free=free, needs=needs)
         happened = np.asarray(events)
         if happened.shape != self._y.shape or not np.isin(happened, (0, 1)).all():
             raise FedcanonError("a Cox model needs to know if each sample had the event: 0 or 1.")

@@ -21,7 +21,8 @@ class LinearObjective(Objective):
     """f(w, b) = Σ_j ω_j loss(x_jᵀw + b + o_j, y_j) / Σ_j ω_j, gradient and Hessian in closed form.
 
     The flat vector is w followed by b (no b without ``intercept``), laid out as ``weight`` (1×d)
-    and ``bias`` (1), as in ``nn.Linear(d, 1)``. It has the precision of the features.
+    and ``bias`` (1), as in ``nn.Linear(d, 1)``. The weights of features that are ``free`` of the
+    penalty are a tensor of their own, ``free``. It has the precision of the features.
 
     Args:
         features: An m×d array, or any SciPy sparse matrix, which is kept in CSR form; its rows are
@@ -31,6 +32,7 @@ class LinearObjective(Objective):
         weights: The weight ω_j of each sample; all are 1 by default.
         offset: What is added to the score of each sample; 0 by default.
         intercept: Whether there is a b.
+        free: So many of the last features are not penalised: penalties act on weights.
         needs: What the model needs, as the beginning of a message.
 
     Raises:
@@ -48,6 +50,7 @@ class LinearObjective(Objective):
         weights: ArrayLike | None = None,
         offset: ArrayLike | None = None,
         intercept: bool = True,
+        free: int = 0,
         needs: str = "a linear model needs an m×d feature matrix and m responses",
     ) -> None:
         x = sparse.csr_array(features) if sparse.issparse(features) else np.asarray(features)
@@ -64,8 +67,9 @@ class LinearObjective(Objective):
                 raise FedcanonError("the weights of samples must be at least 0, and not all 0.")
             self.total_weight = float(self._weights.sum())
             self._weights *= self.samples / self.total_weight  # so that their mean is 1
-        weight = ("weight", (1, x.shape[1]))
-        self.layout = Layout.of([weight, ("bias", (1,))] if intercept else [weight])
+        tensors: list[tuple[str, tuple[int, ...]]] = [("weight", (1, x.shape[1] - free))]
+        tensors += [("free", (free,))] if free else []
+        self.layout = Layout.of([*tensors, ("bias", (1,))] if intercept else tensors)
 
     def _column(self, name: str, given: ArrayLike | None) -> Array | None:
         if given is None:
@@ -97,8 +101,10 @@ class LinearObjective(Objective):
 
     def module(self, x: Tensor, buffers: Tensor) -> nn.Module:
         """``nn.Linear(d, 1)``, whose output is the score."""
-        module = nn.Linear(self._x.shape[1], 1, bias=self._intercept, dtype=x.dtype)
-        module.load_state_dict(self.layout.views(x))
+        d = self._x.shape[1]
+        module = nn.Linear(d, 1, bias=self._intercept, dtype=x.dtype)
+        parameters = {"weight": x[:d].view(1, d)} | ({"bias": x[d:]} if self._intercept else {})
+        module.load_state_dict(parameters)
         return module.eval()
 
     def value(self, x: Tensor) -> float:

@@ -1,0 +1,116 @@
+"""Multinomial logistic regression in closed form, on dense or sparse features."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from scipy.special import logsumexp, softmax
+from torch import Tensor, nn
+
+from fedcanon.errors import FedcanonError
+from fedcanon.layout import Layout
+from fedcanon.objectives.base import Objective
+from fedcanon.objectives.linear import Array, Features
+
+
+class Multinomial(Objective):
+    """f(W, b) = Σ_j ω_j [log Σ_c exp(η_jc) − η_{j, y_j}] / Σ_j ω_j with η_j = W x_j + b.
+
+    The flat vector is W, class by class, followed by b, as in ``nn.Linear(d, classes)``.
+
+    Args:
+        features: An m×d array or SciPy sparse matrix, whose rows are the x_j.
+        labels: The m classes y_j, counted from 0.
+        classes: The number of classes.
+        weights: The weight ω_j of each sample; all are 1 by default.
+        intercept: Whether there is a b.
+
+    Raises:
+        FedcanonError: Shapes do not fit, or a label is no class.
+    """
+
+    has_hessian = True
+
+    def __init__(
+        self,
+        features: ArrayLike | sparse.sparray,
+        labels: ArrayLike,
+        classes: int,
+        *,
+        weights: ArrayLike | None = None,
+        intercept: bool = True,
+    ) -> None:
+        x = sparse.csr_array(features) if sparse.issparse(features) else np.asarray(features)
+        self._x: Features = x if x.dtype in (np.float32, np.float64) else x.astype(np.float64)
+        self._y: NDArray[np.intp] = np.asarray(labels).astype(np.intp)
+        if x.ndim != 2 or self._y.shape != (x.shape[0],):
+            raise FedcanonError(
+                "multinomial regression needs an m×d feature matrix and m labels, not shapes "
+                f"{x.shape} and {self._y.shape}."
+            )
+        if not ((self._y == np.asarray(labels)) & (self._y >= 0) & (self._y < classes)).all():
+            raise FedcanonError(f"multinomial regression needs labels 0 to {classes - 1}.")
+        self.samples, self._classes, self._intercept = x.shape[0], classes, intercept
+        given = np.ones(self.samples) if weights is None else np.asarray(weights, dtype=np.float64)
+        if given.shape != self._y.shape or not (given >= 0).all() or not given.any():
+            raise FedcanonError("the weights of samples must be at least 0, and not all 0.")
+        self.total_weight = float(given.sum())
+        self._weights = (given * (self.samples / self.total_weight)).astype(self._x.dtype)
+        weight = ("weight", (classes, x.shape[1]))
+        self.layout = Layout.of([weight, ("bias", (classes,))] if intercept else [weight])
+
+    def scores(self, x: Tensor, features: Features | None = None) -> Array:
+        """The m×classes scores W x_j + b of these samples, or of the client's own."""
+        features = self._x if features is None else features
+        size = self._classes * features.shape[1]
+        vector = x.numpy()
+        scores: Array = features @ vector[:size].reshape(self._classes, -1).T
+        return scores + vector[size:] if self._intercept else scores
+
+    def value(self, x: Tensor) -> float:
+        scores = self.scores(x)
+        own = np.take_along_axis(scores, self._y[:, None], axis=1)[:, 0]
+        return float((self._weights * (logsumexp(scores, axis=1) - own)).mean())
+
+    def deviance(self, x: Tensor) -> float:
+        """The mean deviance of the samples at ``x``."""
+        return 2 * self.value(x)
+
+    def value_and_gradient(self, x: Tensor) -> tuple[float, Tensor]:
+        return self.value(x), self.gradient(x, None)
+
+    def gradient(self, x: Tensor, batch: Tensor | None) -> Tensor:
+        rows = slice(None) if batch is None else batch.numpy()
+        features, y, weights = self._x[rows], self._y[rows], self._weights[rows]
+        slopes = softmax(self.scores(x, features), axis=1)
+        slopes[np.arange(len(y)), y] -= 1
+        slopes *= weights[:, None] / len(y)
+        parts = [np.asarray((features.T @ slopes).T).ravel()]
+        parts += [slopes.sum(0)] if self._intercept else []
+        return torch.from_numpy(np.concatenate(parts).astype(self._x.dtype))
+
+    def hessian(self, x: Tensor) -> Tensor:
+        shares = softmax(self.scores(x), axis=1)
+        dense = self._x if isinstance(self._x, np.ndarray) else self._x.toarray()
+        if self._intercept:
+            dense = np.concatenate([dense, np.ones((self.samples, 1), dense.dtype)], axis=1)
+        width, classes = dense.shape[1], self._classes
+        found = np.empty((classes, width, classes, width), dtype=dense.dtype)
+        for a in range(classes):
+            for b in range(a + 1):
+                product = shares[:, a] * ((a == b) - shares[:, b]) * self._weights / self.samples
+                found[a, :, b] = found[b, :, a] = dense.T @ (product[:, None] * dense)
+        # Each class has its weights and its bias side by side so far; the layout has biases last.
+        d = self._x.shape[1]
+        places = np.arange(classes * width).reshape(classes, width)
+        order = np.concatenate([places[:, :d].ravel(), places[:, d:].ravel()])
+        square = found.reshape(classes * width, -1)[np.ix_(order, order)]
+        return torch.from_numpy(np.ascontiguousarray(square))
+
+    def module(self, x: Tensor, buffers: Tensor) -> nn.Module:
+        """``nn.Linear(d, classes)``, whose outputs are the scores."""
+        module = nn.Linear(self._x.shape[1], self._classes, bias=self._intercept, dtype=x.dtype)
+        module.load_state_dict(self.layout.views(x))
+        return module.eval()

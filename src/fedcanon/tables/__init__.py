@@ -1,0 +1,1 @@
+"""Tables at sites, prepared alike from sums and counts: no row leaves a site."""
