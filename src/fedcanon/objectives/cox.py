@@ -99,6 +99,13 @@ class Cox(LinearObjective):
         square = self._weighted_square(self._expected(hazards))
         return square - torch.from_numpy(means.T @ means / self.samples)
 
+    def information(self, x: Tensor) -> Tensor:
+        """The observed information of the samples about the model at ``x``."""
+        return self.hessian(x) * self.samples
+
+    def pearson(self, x: Tensor) -> None:
+        """There is no dispersion."""
+
     def deviance(self, x: Tensor) -> float:
         """Twice the value: a model that knows the order of all events has the likelihood 1."""
         return 2 * self.value(x)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,12 @@ Array = NDArray[np.floating]
 
 
 class Family(ABC):
-    """A family of responses: losses and their derivatives in η, sample by sample."""
+    """A family of responses: losses and their derivatives in η, sample by sample.
+
+    ``has_dispersion`` says whether the variance has a factor that is estimated beside the model.
+    """
+
+    has_dispersion: ClassVar[bool] = False
 
     @abstractmethod
     def loss(self, scores: Array, y: Array) -> Array:
@@ -33,9 +39,17 @@ class Family(ABC):
     def curvatures(self, scores: Array, y: Array) -> Array:
         """∂²loss/∂η² of every sample."""
 
+    def expected_curvatures(self, scores: Array, y: Array) -> Array:
+        """The expectation of the curvatures over responses with these scores."""
+        return self.curvatures(scores, y)
+
     @abstractmethod
     def means(self, scores: Array) -> Array:
         """The expected response at every score: the inverse of the link."""
+
+    @abstractmethod
+    def variances(self, means: Array) -> Array:
+        """The variance of a response with every mean, without the dispersion."""
 
     @abstractmethod
     def deviances(self, scores: Array, y: Array) -> Array:
@@ -54,6 +68,8 @@ class Family(ABC):
 class Gaussian(Family):
     """Numbers with normal errors: loss ½(η − y)², mean η."""
 
+    has_dispersion = True
+
     def loss(self, scores: Array, y: Array) -> Array:
         return 0.5 * (scores - y) ** 2
 
@@ -65,6 +81,9 @@ class Gaussian(Family):
 
     def means(self, scores: Array) -> Array:
         return scores
+
+    def variances(self, means: Array) -> Array:
+        return np.ones_like(means)
 
     def deviances(self, scores: Array, y: Array) -> Array:
         deviances: Array = (scores - y) ** 2
@@ -89,6 +108,10 @@ class Binomial(Family):
     def means(self, scores: Array) -> Array:
         means: Array = expit(scores)
         return means
+
+    def variances(self, means: Array) -> Array:
+        variances: Array = means * (1 - means)
+        return variances
 
     def deviances(self, scores: Array, y: Array) -> Array:
         return 2 * self.loss(scores, y)
@@ -117,6 +140,9 @@ class Poisson(Family):
     def means(self, scores: Array) -> Array:
         return np.exp(scores)
 
+    def variances(self, means: Array) -> Array:
+        return means
+
     def deviances(self, scores: Array, y: Array) -> Array:
         deviances: Array = 2 * (xlogy(y, y) - y - y * scores + np.exp(scores))
         return deviances
@@ -128,6 +154,8 @@ class Poisson(Family):
 @dataclass(frozen=True)
 class Gamma(Family):
     """Positive numbers, such as costs, with a log link: loss η + y e^{−η}, mean e^η."""
+
+    has_dispersion = True
 
     def loss(self, scores: Array, y: Array) -> Array:
         loss: Array = scores + y * np.exp(-scores)
@@ -141,8 +169,15 @@ class Gamma(Family):
         curvatures: Array = y * np.exp(-scores)
         return curvatures
 
+    def expected_curvatures(self, scores: Array, y: Array) -> Array:
+        return np.ones_like(scores)
+
     def means(self, scores: Array) -> Array:
         return np.exp(scores)
+
+    def variances(self, means: Array) -> Array:
+        variances: Array = means**2
+        return variances
 
     def deviances(self, scores: Array, y: Array) -> Array:
         ratios = y * np.exp(-scores)
@@ -187,8 +222,16 @@ class NegativeBinomial(Family):
         curvatures: Array = (y + 1 / self.dispersion) * expit(shifted) * expit(-shifted)
         return curvatures
 
+    def expected_curvatures(self, scores: Array, y: Array) -> Array:
+        expected: Array = expit(scores + np.log(self.dispersion)) / self.dispersion
+        return expected
+
     def means(self, scores: Array) -> Array:
         return np.exp(scores)
+
+    def variances(self, means: Array) -> Array:
+        variances: Array = means + self.dispersion * means**2
+        return variances
 
     def deviances(self, scores: Array, y: Array) -> Array:
         alpha = self.dispersion
@@ -226,6 +269,9 @@ class Huber(Family):
 
     def means(self, scores: Array) -> Array:
         return scores
+
+    def variances(self, means: Array) -> Array:
+        return np.ones_like(means)
 
     def deviances(self, scores: Array, y: Array) -> Array:
         return 2 * self.loss(scores, y)

@@ -114,6 +114,20 @@ class LinearObjective(Objective):
         """The mean deviance of the samples at ``x``."""
         return self._mean(self.family.deviances(self._own_scores(x), self._y))
 
+    def information(self, x: Tensor) -> Tensor:
+        """Fisher's information of the samples about the model at ``x``, for a dispersion of 1."""
+        expected = self.family.expected_curvatures(self._own_scores(x), self._y)
+        weighted = expected if self._weights is None else self._weights * expected
+        return self._weighted_square(weighted) * self.total_weight
+
+    def pearson(self, x: Tensor) -> float | None:
+        """Σ_j ω_j (y_j − μ_j)²/V(μ_j) at ``x``; None if the family has no dispersion."""
+        if not self.family.has_dispersion:
+            return None
+        means = self.family.means(self._own_scores(x))
+        squares = (self._y - means) ** 2 / self.family.variances(means)
+        return self._mean(squares) * self.total_weight
+
     def value_and_gradient(self, x: Tensor) -> tuple[float, Tensor]:
         return self.value(x), self.gradient(x, None)
 

@@ -1,0 +1,1 @@
+"""Sparse statistics over sites: models, intervals and their quality, from sums alone."""
