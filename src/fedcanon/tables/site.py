@@ -72,6 +72,20 @@ class SiteTable:
         }
         return questions[what](**arguments)
 
+    def numbers_of(self, column: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """Return a column of numbers without missing values, for use at the site itself.
+
+        Raises:
+            FedcanonError: A value is missing, or is no number.
+        """
+        values = self._column(column)
+        if values.isna().any():
+            raise FedcanonError(
+                f"the column '{column}' of the site {self.name} lacks {int(values.isna().sum())} "
+                "values: leave these rows out."
+            )
+        return self._numbers(column)
+
     def _refused(self, why: str) -> FedcanonError:
         return FedcanonError(f"the site {self.name} refuses: {why}.")
 
