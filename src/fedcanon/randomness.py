@@ -28,6 +28,7 @@ class Purpose(IntEnum):
     MODULE = 6
     SMOOTHNESS = 7
     ENCODING = 8
+    FOLDS = 9
 
 
 def generator(seed: int, purpose: Purpose, t: int = 0, client: int = 0) -> np.random.Generator:

@@ -181,15 +181,20 @@ def begin_study(sites: Sequence[SiteTable], question: Question) -> Study:
     ordered = [name for name in plan.columns if name not in question.free]
     ordered += [name for name in plan.columns if name in question.free]
     recipe = prepare(LocalSites(sites), Plan(**{**vars(plan), "columns": ordered}))
-    free = sum(name in question.free for name in recipe.variables)
-    clients = [_objective(site, recipe, question, free) for site in sites]
+    clients = [objective_of(site, recipe, question) for site in sites]
     start = torch.zeros(clients[0].layout.size, dtype=torch.float64)
     problem = Problem(clients, start, [client.total_weight for client in clients])
     return Study(question, sites, recipe, problem)
 
 
-def _objective(site: SiteTable, recipe: Recipe, question: Question, free: int) -> LinearObjective:
+def objective_of(site: SiteTable, recipe: Recipe, question: Question) -> LinearObjective:
+    """Return the loss of a model on the rows of a site.
+
+    Raises:
+        FedcanonError: A response is missing or cannot be; the site is named.
+    """
     features = recipe.prepared(site.table)
+    free = sum(name in question.free for name in recipe.variables)
     response = site.numbers_of(question.response)
     try:
         if question.event is not None:
