@@ -13,6 +13,7 @@ from fedcanon.statistics import choosing
 from fedcanon.statistics.choosing import Validation, automatic_kappas, follow_path, validate
 from fedcanon.statistics.study import Question, begin_study
 from fedcanon.tables.preparing import Plan
+from fedcanon.tables.site import SiteTable
 from tests.statistics.test_study import PLAN, POOLED, SITES
 
 L1 = {"name": "l1"}
@@ -75,9 +76,8 @@ def test_the_best_and_the_simplest_model_within_one_error():
 
 
 def test_cox_is_validated_by_what_rows_add_to_the_likelihood():
-    sites = [
-        site.__class__(site.name, site.table.assign(t=site.table["visits"] + 1.0)) for site in SITES
-    ]
+    timed = [site.table.assign(t=site.table["visits"] + 1.0) for site in SITES]
+    sites = [SiteTable(f"hospital {k}", table) for k, table in enumerate(timed)]
     there = begin_study(sites, Question("t", PLAN, "cox", event="ill"))
     kappas = automatic_kappas(there, at(there))[[0, 10]]
     found = validate(there, L1, kappas, folds=4)
