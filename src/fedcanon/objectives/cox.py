@@ -57,9 +57,9 @@ class Cox(LinearObjective):
             raise FedcanonError("the times of a Cox model must be finite and not negative.")
         order = np.argsort(self._y, kind="stable")
         self._x, self._y = self._x[order], self._y[order]
-        self._happened = happened[order].astype(bool)
+        self.happened = happened[order].astype(bool)
         # One term of the sum for each event. At risk are all samples from the first with its time.
-        times_of_terms = self._y[self._happened]
+        times_of_terms = self._y[self.happened]
         self._first = np.searchsorted(self._y, times_of_terms, side="left")
         self._last = np.searchsorted(self._y, times_of_terms, side="right")
         _, self._group, self._tied = np.unique(self._first, return_inverse=True, return_counts=True)
@@ -77,10 +77,15 @@ class Cox(LinearObjective):
         efron: Array = ranks / self._tied[self._group]
         return efron if ties == "efron" else np.zeros_like(efron)
 
+    @property
+    def times(self) -> Array:
+        """The times, in increasing order, as the scores and ``happened`` are."""
+        return self._y
+
     def value(self, x: Tensor) -> float:
         scores, hazards = self._hazards(x)
         sums = np.log(self._at_risk(hazards)) + scores.max()
-        return float((sums - scores[self._happened]).sum()) / self.samples
+        return float((sums - scores[self.happened]).sum()) / self.samples
 
     def gradient(self, x: Tensor, batch: Tensor | None) -> Tensor:
         if batch is not None:
@@ -89,7 +94,7 @@ class Cox(LinearObjective):
                 'no mini-batches: use batch_size = "full".'
             )
         _, hazards = self._hazards(x)
-        return self._combined(self._x, self._expected(hazards) - self._happened)
+        return self._combined(self._x, self._expected(hazards) - self.happened)
 
     def hessian(self, x: Tensor) -> Tensor:
         _, hazards = self._hazards(x)
@@ -125,7 +130,7 @@ class Cox(LinearObjective):
 
     def _until(self, rows: Array, ends: NDArray[np.intp]) -> Array:
         """Sum the rows with an event before each of these places."""
-        happened = np.where(self._happened.reshape(-1, *[1] * (rows.ndim - 1)), rows, 0)
+        happened = np.where(self.happened.reshape(-1, *[1] * (rows.ndim - 1)), rows, 0)
         sums = np.cumsum(happened, axis=0)
         found: Array = np.concatenate([np.zeros_like(sums[:1]), sums])[ends]
         return found
@@ -135,6 +140,6 @@ class Cox(LinearObjective):
         rates = 1 / self._at_risk(hazards)
         at_risk = np.cumsum(np.bincount(self._first, rates, minlength=self.samples))
         left_out = np.zeros(self.samples)
-        left_out[self._happened] = np.bincount(self._group, self._left_out * rates)[self._group]
+        left_out[self.happened] = np.bincount(self._group, self._left_out * rates)[self._group]
         expected: Array = (hazards * (at_risk - left_out)).astype(hazards.dtype)
         return expected

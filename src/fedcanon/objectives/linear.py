@@ -91,7 +91,12 @@ class LinearObjective(Objective):
         scores: Array = features @ vector[: features.shape[1]]
         return scores + vector[-1] if self._intercept else scores
 
-    def _own_scores(self, x: Tensor) -> Array:
+    @property
+    def responses(self) -> Array:
+        """The responses, in the form that the family's losses take."""
+        return self._y
+
+    def own_scores(self, x: Tensor) -> Array:
         """The scores of the client's own samples, with their offsets."""
         scores = self.scores(x)
         return scores if self._offset is None else scores + self._offset
@@ -108,15 +113,15 @@ class LinearObjective(Objective):
         return module.eval()
 
     def value(self, x: Tensor) -> float:
-        return self._mean(self.family.loss(self._own_scores(x), self._y))
+        return self._mean(self.family.loss(self.own_scores(x), self._y))
 
     def deviance(self, x: Tensor) -> float:
         """The mean deviance of the samples at ``x``."""
-        return self._mean(self.family.deviances(self._own_scores(x), self._y))
+        return self._mean(self.family.deviances(self.own_scores(x), self._y))
 
     def information(self, x: Tensor) -> Tensor:
         """Fisher's information of the samples about the model at ``x``, for a dispersion of 1."""
-        expected = self.family.expected_curvatures(self._own_scores(x), self._y)
+        expected = self.family.expected_curvatures(self.own_scores(x), self._y)
         weighted = expected if self._weights is None else self._weights * expected
         return self._weighted_square(weighted) * self.total_weight
 
@@ -124,7 +129,7 @@ class LinearObjective(Objective):
         """Σ_j ω_j (y_j − μ_j)²/V(μ_j) at ``x``; None if the family has no dispersion."""
         if not self.family.has_dispersion:
             return None
-        means = self.family.means(self._own_scores(x))
+        means = self.family.means(self.own_scores(x))
         squares = (self._y - means) ** 2 / self.family.variances(means)
         return self._mean(squares) * self.total_weight
 
@@ -152,7 +157,7 @@ class LinearObjective(Objective):
         return torch.from_numpy(gradient)
 
     def hessian(self, x: Tensor) -> Tensor:
-        curvatures = self.family.curvatures(self._own_scores(x), self._y)
+        curvatures = self.family.curvatures(self.own_scores(x), self._y)
         return self._weighted_square(
             curvatures if self._weights is None else self._weights * curvatures
         )
