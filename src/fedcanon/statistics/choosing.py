@@ -183,6 +183,11 @@ def _divided(study: Study, left_out: Mapping[int, Rows]) -> tuple[Study, Problem
     return replace(study, problem=_problem(study, kept)), _problem(study, tested)
 
 
+def without_rows(study: Study, left_out: Mapping[int, Rows]) -> Study:
+    """Return the study without some rows, by the place of their site."""
+    return _divided(study, left_out)[0]
+
+
 def _penalty(study: Study, table: Mapping[str, Any], kappa: float) -> Penalty:
     return study.penalty({**table, "kappa": kappa})
 
