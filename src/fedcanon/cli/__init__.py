@@ -1,6 +1,6 @@
 """The command line: one file per command, in the order of ``fedcanon --help``."""
 
 # ruff: noqa: F401, I001
-from fedcanon.cli import run, runs, compare, sweep, path, report, watch
+from fedcanon.cli import run, runs, compare, sweep, path, glm, report, watch
 from fedcanon.cli import export, evaluate, deploy, operate, site, check, data, catalogue, paper
 from fedcanon.cli.app import main as main

@@ -36,13 +36,18 @@ def from_table(
     """
     return build(
         Path(path).name.partition(".")[0],
-        table_samples("training", _read_table(Path(path)), label, client),
-        None if test is None else table_samples("test", _read_table(Path(test)), label, client),
+        table_samples("training", read_table(Path(path)), label, client),
+        None if test is None else table_samples("test", read_table(Path(test)), label, client),
         prepare=encode_tables,
     )
 
 
-def _read_table(path: Path) -> Any:
+def read_table(path: Path) -> Any:
+    """Read a table into a data frame of pandas.
+
+    Raises:
+        FedcanonError: It cannot be read.
+    """
     import pandas  # takes half a second
 
     try:
