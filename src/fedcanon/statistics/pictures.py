@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from numpy.typing import NDArray
 
 from fedcanon.runs.plots import COLOURS
@@ -28,8 +29,8 @@ def plot_choice(path: Path, names: Sequence[str], validation: Validation | None)
         validation: The cross-validation of the path.
     """
     count = 1 if validation is None else 2
-    figure = Figure(figsize=(5.2 * count, 4.0), layout="constrained")
-    figure.get_layout_engine().set(wspace=0.06)
+    spaced = ConstrainedLayoutEngine(wspace=0.06)
+    figure = Figure(figsize=(5.2 * count, 4.0), layout=spaced)
     axes = list(figure.subplots(1, count, squeeze=False)[0])
     for panel in axes:
         panel.set_xscale("log")
