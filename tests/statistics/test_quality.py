@@ -3,36 +3,42 @@
 import numpy as np
 import pytest
 import statsmodels.api as sm
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lifelines.utils import concordance_index
 from sklearn.calibration import calibration_curve
 from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 
-from fedcanon import FedcanonError
-from fedcanon.objectives.cox import Cox
-from fedcanon.objectives.families import Binomial, Poisson
-from fedcanon.objectives.linear import LinearObjective
-from fedcanon.statistics.quality import auc, calibration, calibration_slope, concordance, quality
+from fedcanon.statistics.model import ALL, Rows
+from fedcanon.statistics.quality import (
+    calibration_of,
+    calibration_slopes,
+    concordant,
+    in_order,
+    quality_of,
+)
+from fedcanon.statistics.study import Question, begin_study
+from fedcanon.tables.preparing import Plan
+from fedcanon.tables.sites import each, total
+from tests.statistics.test_study import PLAN, POOLED, SITES
 
-RNG = np.random.default_rng(2)
-M = 200
-X = RNG.normal(size=(M, 3))
-W = torch.tensor([0.8, -0.5, 0.0, 0.2], dtype=torch.float64)
-SCORES = X @ W[:3].numpy() + 0.2
-EVENTS = RNG.uniform(size=M) < 1 / (1 + np.exp(-SCORES))
+STUDY = begin_study(SITES, Question("ill", PLAN, "binomial"))
+VECTOR = STUDY.fitted(STUDY.penalty({"name": "l1", "kappa": 0.02})).vector
+SCORES = STUDY.model.recipe.prepared(POOLED) @ VECTOR[:-1].numpy() + float(VECTOR[-1])
+CHANCES = 1 / (1 + np.exp(-SCORES))
+ILL = POOLED["ill"].to_numpy()
+ASKED = {"model": STUDY.model, "rows": [ALL], "vectors": [VECTOR.tolist()]}
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 5)), min_size=2, max_size=30))
 @settings(max_examples=100, deadline=None)
-def test_the_area_under_the_curve_is_scikit_learns(pairs):
+def test_pairs_in_order_are_the_area_under_scikit_learns_curve(pairs):
     events, scores = np.array([p[0] for p in pairs]), np.array([p[1] for p in pairs], float)
-    found = auc(events, scores)
+    agree, all_pairs = in_order(events, scores)
     if events.all() or not events.any():
-        assert found is None
+        assert all_pairs == 0
     else:
-        assert found == pytest.approx(roc_auc_score(events, scores))
+        assert agree / all_pairs == pytest.approx(roc_auc_score(events, scores))
 
 
 @given(
@@ -43,48 +49,60 @@ def test_the_area_under_the_curve_is_scikit_learns(pairs):
 @settings(max_examples=100, deadline=None)
 def test_concordance_is_that_of_lifelines(rows):
     times, events, scores = (np.array(column) for column in zip(*rows, strict=True))
-    found = concordance(times.astype(float), events.astype(bool), scores.astype(float))
+    agree, known = concordant(times.astype(float), events.astype(bool), scores.astype(float))
     try:
-        expected = concordance_index(times, -scores, events)
+        assert agree / known == pytest.approx(concordance_index(times, -scores, events))
     except ZeroDivisionError:
-        expected = None
-    assert found == pytest.approx(expected)
+        assert known == 0
 
 
-def test_quality_of_a_logistic_model():
-    found = quality(LinearObjective(X, EVENTS.astype(float), Binomial()), W)
-    shares = 1 / (1 + np.exp(-SCORES))
-    assert found.rows == M
-    assert found.deviance == pytest.approx(2 * log_loss(EVENTS, shares))
-    assert found.auc == pytest.approx(roc_auc_score(EVENTS, SCORES))
-    assert found.brier == pytest.approx(brier_score_loss(EVENTS, shares))
-    slope = sm.Logit(EVENTS.astype(float), sm.add_constant(SCORES)).fit(disp=False).params[1]
-    assert found.slope == pytest.approx(slope, rel=1e-6)
+def test_quality_over_all_sites_is_that_of_the_pooled_rows():
+    told = total(SITES, "qualities", **ASKED)
+    found = quality_of(told, 0, sites=5)
+    assert found.rows == len(POOLED)
+    assert found.deviance == pytest.approx(2 * log_loss(ILL, CHANCES))
+    assert found.auc == pytest.approx(roc_auc_score(ILL, SCORES), abs=2e-3)  # scores in bins
+    assert found.brier == pytest.approx(brier_score_loss(ILL, CHANCES))
+    assert found.concordance is None
+    observed, expected = calibration_curve(ILL, CHANCES, n_bins=10)
+    curve = calibration_of(told, 0)
+    assert np.allclose(curve.observed, observed)
+    assert np.allclose(curve.expected, expected)
+    assert curve.rows.sum() == len(POOLED)
+
+
+def test_quality_of_each_site_is_exact():
+    for site in SITES.tables:
+        found = quality_of(each(SITES, "qualities", **ASKED)[site.name], 0, sites=1)
+        scores = STUDY.model.recipe.prepared(site.table) @ VECTOR[:-1].numpy() + float(VECTOR[-1])
+        assert found.auc == pytest.approx(roc_auc_score(site.table["ill"], scores))
+
+
+def test_calibration_slopes_are_logistic_regressions_on_the_scores():
+    rows = [ALL, Rows(site="hospital 1")]
+    slopes = calibration_slopes(STUDY.expansions, VECTOR, rows)
+    slope = sm.Logit(ILL, sm.add_constant(SCORES)).fit(disp=False).params[1]
+    assert slopes[0] == pytest.approx(slope, rel=1e-6)
+    there = np.repeat(np.arange(5), [len(site.table) for site in SITES.tables]) == 1
+    slope = sm.Logit(ILL[there], sm.add_constant(SCORES[there])).fit(disp=False).params[1]
+    assert slopes[1] == pytest.approx(slope, rel=1e-6)
+    assert calibration_slopes(STUDY.expansions, 0 * VECTOR, rows) == [None, None]
 
 
 def test_other_families_have_a_deviance_only_and_cox_concordance():
-    counts = LinearObjective(X, RNG.poisson(1.0, M).astype(float), Poisson())
-    found = quality(counts, W)
-    assert (found.auc, found.brier, found.slope, found.concordance) == (None,) * 4
-    times = np.ceil(RNG.exponential(np.exp(-SCORES)) * 5)
-    survival = quality(Cox(X, times, EVENTS), W[:3])
-    assert survival.concordance == pytest.approx(concordance_index(times, -SCORES, EVENTS))
-
-
-def test_what_cannot_be_measured_is_none():
-    assert calibration_slope(np.array([True, True]), np.array([1.0, 2.0])) is None
-    assert calibration_slope(np.array([True, False]), np.array([1.0, 1.0])) is None
-    separated = np.array([False, False, True, True])
-    assert calibration_slope(separated, np.array([1.0, 2.0, 3.0, 4.0])) is None
-    assert concordance(np.ones(2), np.zeros(2, bool), np.ones(2)) is None
-
-
-def test_the_calibration_curve_is_scikit_learns():
-    shares = 1 / (1 + np.exp(-SCORES))
-    found = calibration(EVENTS, shares)
-    observed, expected = calibration_curve(EVENTS, shares, n_bins=10)
-    assert np.allclose(found.observed, observed)
-    assert np.allclose(found.expected, expected)
-    assert found.rows.sum() == M
-    with pytest.raises(FedcanonError, match="between 0 and 1"):
-        calibration(EVENTS, SCORES)
+    counts = begin_study(SITES, Question("visits", Plan(["age"]), "poisson"))
+    asked = {"model": counts.model, "rows": [ALL], "vectors": [[0.1, 0.2]]}
+    found = quality_of(total(SITES, "qualities", **asked), 0, sites=5)
+    assert (found.auc, found.brier, found.concordance) == (None,) * 3
+    survival = begin_study(SITES, Question("visits", Plan(["age", "sex"]), "cox", event="ill"))
+    asked = {"model": survival.model, "rows": [ALL], "vectors": [[0.3, 0.2]]}
+    found = quality_of(total(SITES, "qualities", **asked), 0, sites=5)
+    agree = known = 0.0
+    for site in SITES.tables:  # pairs of the same site
+        scores = survival.model.recipe.prepared(site.table) @ [0.3, 0.2]
+        own = concordance_index(site.table["visits"], -scores, site.table["ill"])
+        pairs = concordant(
+            site.table["visits"].to_numpy(float), site.table["ill"].to_numpy(bool), scores
+        )[1]
+        agree, known = agree + own * pairs, known + pairs
+    assert found.concordance == pytest.approx(agree / known)

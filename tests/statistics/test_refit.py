@@ -1,26 +1,32 @@
 """Solutions and standard errors over sites, against statsmodels and scikit-learn on all rows."""
 
+from unittest import mock
+
 import numpy as np
+import pandas as pd
 import pytest
 import statsmodels.api as sm
 import torch
-from sklearn.linear_model import Lasso
+from sklearn.linear_model import Lasso, LogisticRegression
 from statsmodels.duration.hazard_regression import PHReg
 
-from fedcanon import FedcanonError, Problem
-from fedcanon.objectives.cox import Cox
-from fedcanon.objectives.families import FAMILIES, Gaussian, Poisson
-from fedcanon.objectives.linear import LinearObjective
-from fedcanon.penalties import L1, on_weights
-from fedcanon.statistics.refit import refit, wald
-from fedcanon.statistics.solving import solve, support
+from fedcanon import FedcanonError
+from fedcanon.statistics import study as study_module
+from fedcanon.statistics.refit import refit_over, wald
+from fedcanon.statistics.site import StudySite
+from fedcanon.statistics.study import Question, begin_study
+from fedcanon.tables.preparing import Plan
+from fedcanon.tables.site import Guards
+from fedcanon.tables.sites import LocalSites
 
 RNG = np.random.default_rng(3)
 M, D, SITES = 300, 6, 4
 SITE = RNG.integers(0, SITES, M)
+NAMES = [f"x{k}" for k in range(D)]
 X = RNG.normal(size=(M, D)) + SITE[:, None] / 3
 W = np.array([0.5, -0.4, 0.3, 0.0, 0.0, 0.0])
 ETA = X @ W - 0.2
+EXPOSURE = RNG.uniform(0.5, 3.0, M)
 Y = {
     "gaussian": ETA + RNG.normal(size=M),
     "binomial": (RNG.uniform(size=M) < 1 / (1 + np.exp(-ETA))).astype(float),
@@ -35,83 +41,161 @@ THEIRS = {
     "gamma": sm.families.Gamma(sm.families.links.Log()),
     "negative_binomial": sm.families.NegativeBinomial(alpha=1.0),
 }
+TABLE = pd.DataFrame(X, columns=NAMES).assign(
+    **Y,
+    log_exposure=np.log(EXPOSURE),
+    counts=RNG.poisson(EXPOSURE * np.exp(ETA)),
+    time=np.ceil(RNG.exponential(np.exp(-ETA)) * 9),
+    event=(RNG.uniform(size=M) < 0.7).astype(int),
+    kind=RNG.choice(["a", "b", "c"], M),
+    weight=RNG.integers(1, 4, M),
+)
 
 
-def problem(name, free=0):
-    rows = [np.flatnonzero(site == SITE) for site in range(SITES)]
-    clients = [LinearObjective(X[r], Y[name][r], FAMILIES[name](), free=free) for r in rows]
-    start = torch.zeros(D + 1, dtype=torch.float64)
-    return Problem(clients, start, [client.total_weight for client in clients])
+def sites(table=TABLE, **guards):
+    return LocalSites(
+        [StudySite(f"s{k}", table[k == SITE], Guards(**guards)) for k in range(SITES)]
+    )
+
+
+def study(response, family, columns=NAMES, table=TABLE, **settings):
+    return begin_study(sites(table), Question(response, Plan(columns), family, **settings))
 
 
 @pytest.mark.parametrize("name", sorted(Y))
 def test_estimates_and_standard_errors_are_those_of_statsmodels(name):
-    chosen = torch.tensor([True, True, True, False, False, True, True])
-    ours = refit(problem(name), chosen)
+    there = study(name, name)
+    ours = there.refit([0, 1, 2, 5, 6])
     columns = [0, 1, 2, 5]
     fitted = sm.GLM(Y[name], sm.add_constant(X[:, columns]), family=THEIRS[name]).fit(tol=1e-14)
     order = [1, 2, 3, 4, 0]
-    assert np.allclose(ours.vector[chosen], fitted.params[order], atol=1e-7)
-    errors = np.sqrt(np.diag(ours.covariance))
+    chosen = [0, 1, 2, 5, 6]
+    rows = there.to_original[np.ix_(chosen, chosen)]
+    estimates = there.coefficients(ours.vector)
+    assert np.allclose(estimates[chosen], fitted.params[order], atol=1e-7)
+    errors = np.sqrt(np.diag(rows @ ours.covariance @ rows.T))
     assert np.allclose(errors, fitted.bse[order], rtol=1e-5)
-    _, p, low, high = wald(ours.vector[chosen].numpy(), errors)
+    _, p, low, high = wald(estimates[chosen], errors)
     assert np.allclose(p, fitted.pvalues[order], atol=1e-6)
     assert np.allclose(np.stack([low, high], 1), fitted.conf_int()[order], atol=1e-5)
-    assert not bool(ours.vector[~chosen].any())
+    assert not ours.vector[[3, 4]].any()
 
 
 def test_cox_over_sites_is_the_stratified_model_of_statsmodels():
-    times, events = np.ceil(RNG.exponential(np.exp(-ETA)) * 9), RNG.uniform(size=M) < 0.7
-    rows = [np.flatnonzero(site == SITE) for site in range(SITES)]
-    clients = [Cox(X[r], times[r], events[r]) for r in rows]
-    start = torch.zeros(D, dtype=torch.float64)
-    ours = refit(
-        Problem(clients, start, [c.total_weight for c in clients]), torch.ones(D, dtype=torch.bool)
-    )
-    fitted = PHReg(times, X, events, strata=SITE, ties="efron").fit()
-    assert np.allclose(ours.vector, fitted.params, atol=1e-6)
-    assert np.allclose(np.sqrt(np.diag(ours.covariance)), fitted.bse, rtol=1e-5)
+    there = study("time", "cox", event="event")
+    table = there.summary(there.fitted(there.penalty({"name": "l1", "kappa": 1e-9})))
+    fitted = PHReg(TABLE["time"], X, TABLE["event"], strata=SITE, ties="efron").fit()
+    assert np.allclose(table["refit"], fitted.params, atol=1e-6)
+    assert np.allclose(table["error"], fitted.bse, rtol=1e-5)
+    assert there.names == NAMES
 
 
 def test_newton_and_fedcanon_find_the_lasso_of_scikit_learn():
-    there = problem("gaussian")
-    penalty = on_weights(L1(0.1), there.layout)
-    oracle = Lasso(alpha=0.1, tol=1e-14, max_iter=100_000).fit(X, Y["gaussian"])
+    there = study("gaussian", "gaussian")
+    penalty = there.penalty({"name": "l1", "kappa": 0.1})
+    prepared = there.model.recipe.prepared(TABLE)
+    oracle = Lasso(alpha=0.1, tol=1e-14, max_iter=100_000).fit(prepared, Y["gaussian"])
     expected = np.append(oracle.coef_, oracle.intercept_)
     for floats in (10**6, 0):
-        found = solve(there, penalty, tolerance=1e-9, max_floats=floats)
+        with mock.patch.object(study_module, "MAX_FLOATS", floats):
+            found = study("gaussian", "gaussian").fitted(penalty)
         assert found.converged
-        assert np.allclose(found.vector, expected, atol=1e-7)
-        assert support(found.vector, penalty).tolist() == [*(oracle.coef_ != 0), True]
-    assert solve(there, penalty).rounds <= 15
+        assert np.allclose(found.vector, expected, atol=1e-6)
+        assert there.support(found.vector) == [*np.flatnonzero(oracle.coef_), D]
+        assert torch.allclose(found.gradient[D], torch.zeros((), dtype=torch.float64), atol=1e-7)
+    assert there.fitted(penalty).rounds <= 15
 
 
-def test_free_variables_stay_and_belong_to_the_support():
-    there = problem("poisson", free=2)
-    penalty = on_weights(L1(100.0), there.layout)
-    found = solve(there, penalty)
-    assert found.vector[:4].tolist() == [0.0] * 4
-    assert bool((found.vector[4:] != 0).all())
-    assert support(found.vector, penalty).tolist() == [False] * 4 + [True] * 3
-    free = sm.GLM(Y["poisson"], sm.add_constant(X[:, 4:]), family=sm.families.Poisson())
-    assert np.allclose(found.vector[[6, 4, 5]], free.fit(tol=1e-14).params, atol=1e-7)
+def test_multinomial_regression_is_scikit_learns():
+    there = study("kind", "multinomial", free=["x0"])
+    found = there.fitted(there.penalty({"name": "ridge", "kappa": 0.1}))
+    assert there.names[:2] == ["a: x1", "a: x2"]
+    assert there.names[-4:] == ["c: x0", "a: (intercept)", "b: (intercept)", "c: (intercept)"]
+    coefficients = there.coefficients(found.vector)
+    table = dict(zip(there.names, coefficients, strict=True))
+    without = study("kind", "multinomial")
+    ridge = without.fitted(without.penalty({"name": "ridge", "kappa": 0.1}))
+    prepared = without.model.recipe.prepared(TABLE)
+    theirs = LogisticRegression(C=1 / (0.1 * M), tol=1e-12, max_iter=10_000)
+    theirs.fit(prepared, TABLE["kind"])
+    ours = ridge.vector.numpy()[: 3 * D].reshape(3, D)
+    assert np.allclose(ours, theirs.coef_, atol=1e-6)
+    assert table["a: x0"] != 0
+    summary = without.summary(ridge)
+    assert summary["refit"].isna().all()
+    assert "no standard errors for the family multinomial" in summary.attrs["refit"]
 
 
-def test_variables_that_depend_on_one_another_have_no_standard_errors():
-    doubled = np.concatenate([X, X[:, :1]], axis=1)
-    client = LinearObjective(doubled, Y["gaussian"], Gaussian())
-    there = Problem([client], torch.zeros(D + 2, dtype=torch.float64))
-    with pytest.raises(FedcanonError, match="depend on one another"):
-        refit(there, torch.ones(D + 2, dtype=torch.bool))
+def test_weights_and_balanced_classes_are_those_of_scikit_learn():
+    rare = TABLE.assign(rare=((TABLE["x0"] > 0.9) & (TABLE["x1"] > -0.5)).astype(int))
+    there = study("rare", "binomial", ["x0", "x1", "x2"], rare, balanced=True, weights="weight")
+    found = there.fitted(there.penalty({"name": "ridge", "kappa": 0.01}))
+    prepared = there.model.recipe.prepared(rare)
+    counts = np.bincount(rare["rare"])
+    own = (M / (2 * counts))[rare["rare"]] * rare["weight"]
+    theirs = LogisticRegression(C=1 / (0.01 * own.sum()), tol=1e-12, max_iter=10_000)
+    theirs.fit(prepared, rare["rare"], sample_weight=own)
+    assert np.allclose(found.vector[:3], theirs.coef_[0], atol=1e-6)
+    assert there.model.classes == ("0", "1")
 
 
 def test_an_exposure_is_an_offset():
-    exposure = RNG.uniform(0.5, 3.0, M)
-    counts = RNG.poisson(exposure * np.exp(ETA)).astype(float)
-    client = LinearObjective(X, counts, Poisson(), offset=np.log(exposure))
-    there = Problem([client], torch.zeros(D + 1, dtype=torch.float64))
-    ours = refit(there, torch.ones(D + 1, dtype=torch.bool))
-    model = sm.GLM(counts, sm.add_constant(X), family=sm.families.Poisson(), exposure=exposure).fit(
-        tol=1e-14
-    )
-    assert np.allclose(ours.vector, np.roll(model.params, -1), atol=1e-8)
+    there = study("counts", "poisson", offset="log_exposure")
+    table = there.summary(there.fitted(there.penalty({"name": "l1", "kappa": 1e-9})))
+    model = sm.GLM(
+        TABLE["counts"], sm.add_constant(X), family=sm.families.Poisson(), exposure=EXPOSURE
+    ).fit(tol=1e-14)
+    assert np.allclose(table["refit"], np.roll(model.params, -1), atol=1e-7)
+
+
+def test_variables_that_depend_on_one_another_have_no_standard_errors():
+    doubled = TABLE.assign(twin=2 * TABLE["x0"] + 1)
+    there = study("gaussian", "gaussian", ["x0", "twin"], doubled)
+    with pytest.raises(FedcanonError, match="depend on one another"):
+        there.refit([0, 1, 2])
+    table = there.summary(there.fitted(there.penalty({"name": "ridge", "kappa": 0.1})))
+    assert "depend on one another" in table.attrs["refit"]
+
+
+class TestGuards:
+    def test_few_rows_for_many_parameters(self):
+        there = begin_study(
+            sites(parameters_per_row=0.05), Question("gaussian", Plan(NAMES), "gaussian")
+        )
+        solution = there.fitted(there.penalty({"name": "l1", "kappa": 0.01}))  # has a penalty
+        table = there.summary(solution)
+        assert "7 parameters is more than parameters_per_row = 0.05" in table.attrs["refit"]
+        with pytest.raises(FedcanonError, match="parameters_per_row"):
+            begin_study(
+                sites(parameters_per_row=0.05, penalised=False),
+                Question("gaussian", Plan(NAMES), "gaussian"),
+            )
+
+    def test_one_site_alone(self):
+        there = begin_study(
+            sites(minimum_sites=4), Question("gaussian", Plan(NAMES[:2]), "gaussian")
+        )
+        from fedcanon.statistics.choosing import folds_of, validate
+
+        with pytest.raises(
+            FedcanonError, match="over at least minimum_sites = 4 sites, not over 3"
+        ):
+            validate(
+                there,
+                there.penalties({"name": "l1"}),
+                np.array([0.1]),
+                folds_of(there, 2, "sites"),
+            )
+
+    def test_a_part_of_one_row(self):
+        there = study("gaussian", "gaussian")
+        from fedcanon.statistics.model import Rows
+
+        with pytest.raises(FedcanonError, match="rows for this, fewer"):
+            there.expansions.at([(Rows(parts=100), torch.zeros(D + 1, dtype=torch.float64))])
+
+
+def test_a_refit_alone_is_refused_for_families_without_a_likelihood():
+    there = study("gaussian", "huber")
+    with pytest.raises(FedcanonError, match="no standard errors for the family huber"):
+        refit_over(there.sites, there.model, [0])

@@ -6,9 +6,10 @@ import pytest
 import statsmodels.api as sm
 
 from fedcanon import FedcanonError
+from fedcanon.statistics.site import StudySite
 from fedcanon.statistics.study import Question, begin_study
 from fedcanon.tables.preparing import Plan
-from fedcanon.tables.site import SiteTable
+from fedcanon.tables.sites import LocalSites
 
 RNG = np.random.default_rng(5)
 SIZES = (150, 220, 90, 180, 120)
@@ -31,7 +32,7 @@ def tables():
 
 TABLES = tables()
 POOLED = pd.concat(TABLES, ignore_index=True)
-SITES = [SiteTable(f"hospital {k}", table) for k, table in enumerate(TABLES)]
+SITES = LocalSites([StudySite(f"hospital {k}", table) for k, table in enumerate(TABLES)])
 PLAN = Plan(["age", "sex", "noise1", "noise2", "noise3"])
 
 
@@ -56,9 +57,10 @@ def test_the_refit_is_statsmodels_on_the_pooled_table(family, response, oracle):
     columns = [c for c in PLAN.columns if c != response]
     study = begin_study(SITES, Question(response, Plan(columns), family))
     penalty = study.penalty({"name": "l1", "kappa": 1e-9})
-    table = study.summary(study.fitted(penalty), penalty)
+    table = study.summary(study.fitted(penalty))
     theirs = sm.GLM(POOLED[response], design(columns), family=oracle).fit(tol=1e-14)
     order = [*range(1, len(columns) + 1), 0]
+    assert table.attrs == {}
     assert np.allclose(table["refit"], theirs.params.iloc[order], atol=1e-7)
     assert np.allclose(table["error"], theirs.bse.iloc[order], rtol=1e-5)
     assert np.allclose(table[["low", "high"]], theirs.conf_int().iloc[order], atol=1e-5)
@@ -69,7 +71,7 @@ def test_mcp_finds_the_columns_that_matter_and_names_them():
     study = begin_study(SITES, Question("ill", PLAN, "binomial"))
     penalty = study.penalty({"name": "mcp", "kappa": 0.06, "gamma": 5.0, "form": "lambda"})
     solution = study.fitted(penalty)
-    table = study.summary(solution, penalty)
+    table = study.summary(solution)
     chosen = table.index[table["refit"].notna()]
     assert [name.partition(" =")[0] for name in chosen] == ["age", "sex", "(intercept)"]
     assert table.loc["age", "low"] < 0.06 < table.loc["age", "high"]
@@ -78,7 +80,7 @@ def test_mcp_finds_the_columns_that_matter_and_names_them():
 
 def test_free_columns_stay_when_all_others_are_out():
     study = begin_study(SITES, Question("ill", PLAN, "binomial", free=["age"]))
-    assert study.recipe.columns[-1] == "age"
+    assert study.model.recipe.columns[-1] == "age"
     kappa = study.largest_kappa(lambda k: study.penalty({"name": "l1", "kappa": k}))
     solution = study.fitted(study.penalty({"name": "l1", "kappa": 1.0001 * kappa}))
     coefficients = dict(zip(study.names, study.coefficients(solution.vector), strict=True))
@@ -115,9 +117,12 @@ def test_questions_with_a_mistake_are_refused(settings, words):
 
 def test_a_response_that_cannot_be_names_the_site():
     odd = TABLES[1].assign(visits=-1.0)
-    sites = [SITES[0], SiteTable("Oslo", odd)]
+    sites = LocalSites([SITES.tables[0], StudySite("Oslo", odd)])
     with pytest.raises(FedcanonError, match="the site Oslo: the family poisson needs counts"):
         begin_study(sites, Question("visits", Plan(["age"]), "poisson"))
     lacking = TABLES[1].assign(visits=np.nan)
     with pytest.raises(FedcanonError, match="'visits' of the site Oslo lacks 220 values"):
-        begin_study([SITES[0], SiteTable("Oslo", lacking)], Question("visits", Plan(["age"])))
+        begin_study(
+            LocalSites([SITES.tables[0], StudySite("Oslo", lacking)]),
+            Question("visits", Plan(["age"])),
+        )

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import statsmodels.api as sm
-import torch
 from scipy import stats
 
 from fedcanon import FedcanonError
@@ -11,18 +10,19 @@ from fedcanon.statistics.heterogeneity import Differences, differences
 from fedcanon.statistics.stability import Stability, stability
 from fedcanon.statistics.study import Question, begin_study
 from fedcanon.tables.preparing import Plan
+from fedcanon.tables.sites import LocalSites
 from tests.statistics.test_study import PLAN, SITES
 
 
 def test_columns_that_matter_are_selected_again_and_again():
     study = begin_study(SITES, Question("ill", PLAN, "binomial"))
-    found = stability(study, {"name": "l1"}, np.array([0.1, 0.06]), subsamples=12)
+    found = stability(study, study.penalties({"name": "l1"}), np.array([0.1, 0.06]), subsamples=12)
     shares = dict(zip(found.columns, found.shares, strict=True))
     assert shares["age"] == 1.0
     assert max(shares[f"noise{k}"] for k in (1, 2, 3)) < 0.8
     assert "age" in found.selected()
     assert found.shares.sum() == pytest.approx(found.mean_selected)
-    again = stability(study, {"name": "l1"}, np.array([0.1, 0.06]), subsamples=12)
+    again = stability(study, study.penalties({"name": "l1"}), np.array([0.1, 0.06]), subsamples=12)
     assert np.array_equal(found.shares, again.shares)
 
 
@@ -36,9 +36,9 @@ def test_the_bound_on_false_selections_is_that_of_the_paper():
 def test_the_coefficients_of_each_site_are_those_of_statsmodels():
     plan = Plan(["age", "noise1"])
     study = begin_study(SITES, Question("ill", plan, "binomial"))
-    found = differences(study, torch.tensor([True, True, True]))
-    assert found.sites == [site.name for site in SITES]
-    for k, site in enumerate(SITES):
+    found = differences(study, [0, 1, 2])
+    assert found.sites == SITES.names
+    for k, site in enumerate(SITES.tables):
         design = sm.add_constant(site.table[["age", "noise1"]])
         theirs = sm.GLM(site.table["ill"], design, family=sm.families.Binomial()).fit(tol=1e-14)
         assert np.allclose(found.estimates[k], theirs.params.iloc[1:], atol=1e-7)
@@ -56,6 +56,6 @@ def test_cochrans_q_is_a_chi_square_of_equal_sites():
 
 
 def test_one_site_alone_has_nobody_to_differ_from():
-    study = begin_study(SITES[:1], Question("ill", Plan(["age"]), "binomial"))
+    study = begin_study(LocalSites(SITES.tables[:1]), Question("ill", Plan(["age"]), "binomial"))
     with pytest.raises(FedcanonError, match="fewer than two sites"):
-        differences(study, torch.tensor([True, True]))
+        differences(study, [0, 1])

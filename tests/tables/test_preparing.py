@@ -9,8 +9,10 @@ from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import StandardScaler
 
 from fedcanon import FedcanonError
-from fedcanon.tables.preparing import LocalSites, Plan, prepare, quantiles
+from fedcanon.tables.preparing import Plan, prepare
+from fedcanon.tables.quantiles import quantiles
 from fedcanon.tables.site import Guards, SiteTable
+from fedcanon.tables.sites import LocalSites, each, required
 
 RNG = np.random.default_rng(1)
 SIZES = {"Aarhus": 80, "Bergen": 55, "Cork": 130}
@@ -96,14 +98,14 @@ def test_levels_are_those_of_all_sites_and_rare_ones_are_other():
     assert (ours["ward = other"].to_numpy() > 0).tolist() == rare.tolist()
 
 
-def test_coefficients_on_the_original_scale_give_the_same_scores():
-    recipe, ours = prepared(Plan(["age", "smoker"], missing={"age": 45.0}))
-    coefficients = RNG.normal(size=len(recipe.columns))
-    own, intercept = recipe.original(coefficients, 0.7)
-    age = POOLED["age"].fillna(45.0)
-    smoker = POOLED["smoker"].fillna("never")
-    scores = own[0] * age + own[1] * (smoker == "current") + own[2] * (smoker == "former")
-    assert np.allclose(scores + intercept, ours.to_numpy() @ coefficients + 0.7, atol=1e-10)
+def test_levels_do_not_depend_on_the_type_of_the_column():
+    grades = RNG.integers(1, 4, 60)
+    gappy = pd.Series(grades, dtype="float64")
+    gappy[:5] = np.nan
+    tables = [pd.DataFrame({"grade": own}) for own in (grades, gappy, grades.astype(str))]
+    sites = LocalSites([SiteTable(f"s{k}", table) for k, table in enumerate(tables)])
+    [part] = prepare(sites, Plan(["grade"], categories=["grade"])).parts
+    assert {part.reference, *part.levels} == {"1", "2", "3"}
 
 
 @given(
@@ -121,7 +123,7 @@ def test_quantiles_are_exact(values, shares):
         [SiteTable(f"s{k}", pd.DataFrame({"x": own}), guards) for k, own in enumerate(values)]
     )
     ordered = np.sort(np.concatenate(values))
-    for share, found in zip(shares, quantiles(sites, "x", shares), strict=True):
+    for share, found in zip(shares, quantiles(sites, {"x": shares})["x"], strict=True):
         place = share * (len(ordered) - 1)
         low, high = ordered[int(place)], ordered[min(int(place) + 1, len(ordered) - 1)]
         if place == int(place):
@@ -165,12 +167,23 @@ class TestGuards:
             self.ask(Guards(minimum_rows=100))
 
     def test_columns_that_may_not_be_used(self):
-        with pytest.raises(FedcanonError, match="'age' may not be used"):
+        with pytest.raises(FedcanonError, match="'age' is none of the columns that may be used"):
             self.ask(Guards(columns=frozenset({"visits"})))
 
     def test_rare_levels_are_not_named(self):
         site = SiteTable("Aarhus", TABLES["Aarhus"], Guards(minimum_count=15))
-        told = site.answer("levels", column="ward")
+        told = site.answer("levels", 1, {"columns": ["ward"]})
         counts = TABLES["Aarhus"]["ward"].value_counts()
-        assert set(told) == {"rare", *(f"level/{k}" for k, n in counts.items() if n >= 15)}
+        assert set(told) == {"rare", *(f"0/{k}" for k, n in counts.items() if n >= 15)}
         assert sum(told.values()) == 80
+
+    def test_sums_over_few_sites(self):
+        sites = LocalSites(
+            [SiteTable(name, table, Guards(minimum_sites=3)) for name, table in TABLES.items()]
+        )
+        prepare(sites, Plan(["age"]))  # over three
+        with pytest.raises(FedcanonError, match=r"Aarhus refuses: .* minimum_sites = 3 .* over 1"):
+            required(each(sites, "counts", columns=["age"]))
+        fewer = LocalSites(sites.tables[:2])
+        with pytest.raises(FedcanonError, match="minimum_sites = 3 sites, not over 2"):
+            prepare(fewer, Plan(["age"]))

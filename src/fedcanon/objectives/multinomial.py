@@ -26,6 +26,8 @@ class Multinomial(Objective):
         classes: The number of classes.
         weights: The weight ω_j of each sample; all are 1 by default.
         intercept: Whether there is a b.
+        free: So many of the last features are not penalised. Their weights are a tensor of their
+            own, ``free``, class by class, between W and b.
 
     Raises:
         FedcanonError: Shapes do not fit, or a label is no class.
@@ -41,6 +43,7 @@ class Multinomial(Objective):
         *,
         weights: ArrayLike | None = None,
         intercept: bool = True,
+        free: int = 0,
     ) -> None:
         x = sparse.csr_array(features) if sparse.issparse(features) else np.asarray(features)
         self._x: Features = x if x.dtype in (np.float32, np.float64) else x.astype(np.float64)
@@ -58,16 +61,23 @@ class Multinomial(Objective):
             raise FedcanonError("the weights of samples must be at least 0, and not all 0.")
         self.total_weight = float(given.sum())
         self._weights = (given * (self.samples / self.total_weight)).astype(self._x.dtype)
-        weight = ("weight", (classes, x.shape[1]))
-        self.layout = Layout.of([weight, ("bias", (classes,))] if intercept else [weight])
+        tensors: list[tuple[str, tuple[int, ...]]] = [("weight", (classes, x.shape[1] - free))]
+        tensors += [("free", (classes * free,))] if free else []
+        self.layout = Layout.of([*tensors, ("bias", (classes,))] if intercept else tensors)
+        # The places in the flat vector of each class's weights, side by side, and of its bias.
+        d, first = x.shape[1], classes * (x.shape[1] - free)
+        penalised = np.arange(first).reshape(classes, -1)
+        others = np.arange(first, classes * d).reshape(classes, -1)
+        biases = np.arange(classes * d, self.layout.size).reshape(classes, -1)
+        self._places: NDArray[np.intp] = np.concatenate([penalised, others, biases], axis=1)
 
     def scores(self, x: Tensor, features: Features | None = None) -> Array:
         """The m×classes scores W x_j + b of these samples, or of the client's own."""
         features = self._x if features is None else features
-        size = self._classes * features.shape[1]
-        vector = x.numpy()
-        scores: Array = features @ vector[:size].reshape(self._classes, -1).T
-        return scores + vector[size:] if self._intercept else scores
+        weights = x.numpy()[self._places]
+        d = features.shape[1]
+        scores: Array = features @ weights[:, :d].T
+        return scores + weights[:, d] if self._intercept else scores
 
     def value(self, x: Tensor) -> float:
         scores = self.scores(x)
@@ -87,9 +97,11 @@ class Multinomial(Objective):
         slopes = softmax(self.scores(x, features), axis=1)
         slopes[np.arange(len(y)), y] -= 1
         slopes *= weights[:, None] / len(y)
-        parts = [np.asarray((features.T @ slopes).T).ravel()]
-        parts += [slopes.sum(0)] if self._intercept else []
-        return torch.from_numpy(np.concatenate(parts).astype(self._x.dtype))
+        gradient = np.empty(self.layout.size, dtype=self._x.dtype)
+        gradient[self._places[:, : features.shape[1]]] = np.asarray((features.T @ slopes).T)
+        if self._intercept:
+            gradient[self._places[:, -1]] = slopes.sum(0)
+        return torch.from_numpy(gradient)
 
     def hessian(self, x: Tensor) -> Tensor:
         shares = softmax(self.scores(x), axis=1)
@@ -102,15 +114,16 @@ class Multinomial(Objective):
             for b in range(a + 1):
                 product = shares[:, a] * ((a == b) - shares[:, b]) * self._weights / self.samples
                 found[a, :, b] = found[b, :, a] = dense.T @ (product[:, None] * dense)
-        # Each class has its weights and its bias side by side so far; the layout has biases last.
-        d = self._x.shape[1]
-        places = np.arange(classes * width).reshape(classes, width)
-        order = np.concatenate([places[:, :d].ravel(), places[:, d:].ravel()])
+        # Each class has its weights and its bias side by side so far.
+        order = np.argsort(self._places.ravel())
         square = found.reshape(classes * width, -1)[np.ix_(order, order)]
         return torch.from_numpy(np.ascontiguousarray(square))
 
     def module(self, x: Tensor, buffers: Tensor) -> nn.Module:
         """``nn.Linear(d, classes)``, whose outputs are the scores."""
         module = nn.Linear(self._x.shape[1], self._classes, bias=self._intercept, dtype=x.dtype)
-        module.load_state_dict(self.layout.views(x))
+        weights = x[torch.from_numpy(self._places)]
+        d = self._x.shape[1]
+        bias = {"bias": weights[:, d]} if self._intercept else {}
+        module.load_state_dict({"weight": weights[:, :d], **bias})
         return module.eval()

@@ -96,6 +96,11 @@ def largest_kappa(problem: Problem, penalty_at: Callable[[float], Penalty]) -> f
         FedcanonError: The penalty leaves weights other than zero for every κ, or ∇f is 0.
     """
     gradient = problem.value_and_gradient(null_model(problem, penalty_at(1.0)))[1].double()
+    return kappa_at(gradient, penalty_at)
+
+
+def kappa_at(gradient: Tensor, penalty_at: Callable[[float], Penalty]) -> float:
+    """The smallest κ at which the null model is stationary, from ∇f there."""
     if not any(bool(part.any()) for part in penalty_at(1.0).penalised(gradient)):
         raise FedcanonError("the gradient vanishes where all weights are zero: give --kappas.")
 

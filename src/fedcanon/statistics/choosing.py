@@ -1,27 +1,26 @@
-"""Choosing κ: a path with warm starts, and cross-validation inside sites or over them."""
+"""Choosing κ: a path with warm starts, cross-validation inside sites or over them, BIC and EBIC."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import gammaln
 from torch import Tensor
 
 from fedcanon.errors import FedcanonError
-from fedcanon.objectives import Problem
-from fedcanon.objectives.linear import LinearObjective
 from fedcanon.penalties import Penalty
-from fedcanon.randomness import Purpose, generator
-from fedcanon.statistics.solving import Solution
-from fedcanon.statistics.study import Study, objective_of
+from fedcanon.statistics.model import ALL, COX, Rows
+from fedcanon.statistics.quality import quality_of
+from fedcanon.statistics.solving import Solution, Task
+from fedcanon.statistics.study import Study
+from fedcanon.tables.sites import total
 
 Array = NDArray[np.float64]
-Rows = NDArray[np.intp]
 Over = Literal["rows", "sites"]
 
 COUNT, SPAN = 50, 1e-3
@@ -48,34 +47,34 @@ class Path:
 
 @dataclass(frozen=True)
 class Validation:
-    """The deviance of models on rows that they were not fitted with.
+    """Measures of models on rows that they were not fitted with.
 
     Args:
         kappas: The values of κ.
-        deviances: The mean deviance of a row for each fold (rows) and κ (columns).
+        values: The measure for each fold (rows) and κ (columns); smaller is better.
         sizes: The weight of each fold.
     """
 
     kappas: Array
-    deviances: Array
+    values: Array
     sizes: Array
 
     @property
     def means(self) -> Array:
-        """The mean deviance over all rows, for each κ."""
-        means: Array = np.average(self.deviances, axis=0, weights=self.sizes)
+        """The mean over all rows, for each κ."""
+        means: Array = np.average(self.values, axis=0, weights=self.sizes)
         return means
 
     @property
     def errors(self) -> Array:
         """The standard error of that mean, from how folds differ."""
-        squares = np.average((self.deviances - self.means) ** 2, axis=0, weights=self.sizes)
+        squares = np.average((self.values - self.means) ** 2, axis=0, weights=self.sizes)
         errors: Array = np.sqrt(squares / (len(self.sizes) - 1))
         return errors
 
     @property
     def best(self) -> int:
-        """The place of the κ with the smallest mean deviance."""
+        """The place of the κ with the smallest mean."""
         return int(np.argmin(self.means))
 
     @property
@@ -85,129 +84,145 @@ class Validation:
         return int(np.argmax(np.where(self.means <= limit, self.kappas, -np.inf)))
 
 
+@dataclass(frozen=True)
+class Validations:
+    """Cross-validation by the deviance, and by the AUC or the concordance where there is one.
+
+    Args:
+        deviance: The mean deviance of a row that was left out.
+        discrimination: 1 less the AUC, or the concordance, of rows that were left out; None if the
+            family has neither.
+    """
+
+    deviance: Validation
+    discrimination: Validation | None
+
+
 def automatic_kappas(study: Study, penalty_at: Callable[[float], Penalty]) -> Array:
     """Return 50 values, from the smallest κ at which all is 0 down to a thousandth of it."""
     largest = study.largest_kappa(penalty_at)
     return np.geomspace(largest, SPAN * largest, COUNT)
 
 
-def follow_path(
+def follow_paths(
     study: Study,
     penalty_at: Callable[[float], Penalty],
     kappas: Sequence[float] | Array,
+    rows: Sequence[Rows] = (ALL,),
     watch: Callable[[], object] = lambda: None,
-) -> Path:
-    """Fit a model for each κ, in decreasing order.
+) -> list[Path]:
+    """Fit a model for each κ, in decreasing order, for several sets of rows at once.
 
     Args:
         study: The study.
         penalty_at: The penalty for a κ.
         kappas: The values of κ.
-        watch: Is called after each model.
+        rows: The sets of rows.
+        watch: Is called after each κ.
     """
-    ordered = np.sort(np.asarray(kappas, dtype=np.float64))[::-1]
-    solutions: list[Solution] = []
+    ordered = np.sort(np.asarray(kappas, dtype=np.float64))[::-1].copy()
+    starts, found = [study.null[0]] * len(rows), list[list[Solution]]()
     for kappa in ordered:
-        start = solutions[-1].vector if solutions else None
-        solutions.append(study.fitted(penalty_at(float(kappa)), start))
+        penalty = penalty_at(float(kappa))
+        tasks = [Task(penalty, x, own) for x, own in zip(starts, rows, strict=True)]
+        found.append(study.solutions(tasks))
+        starts = [solution.vector for solution in found[-1]]
         watch()
-    return Path(ordered, solutions)
+    return [Path(ordered, [at[k] for at in found]) for k in range(len(rows))]
+
+
+def folds_of(study: Study, folds: int, over: Over, seed: int = 0) -> list[Rows]:
+    """Return the rows that each fold leaves out.
+
+    Args:
+        study: The study.
+        folds: How many parts the rows of every site are divided into.
+        over: "rows" leaves out a part of each site's rows, "sites" one site after the other.
+        seed: Decides the parts.
+
+    Raises:
+        FedcanonError: There are too few folds or sites.
+    """
+    if over == "sites":
+        if len(study.sites.names) < 2:
+            raise FedcanonError("to leave out one site after the other there must be two or more.")
+        return [Rows(site=name) for name in study.sites.names]
+    if folds < 2:
+        raise FedcanonError(f"rows are divided into 2 folds or more, not into {folds}.")
+    return [Rows(parts=folds, part=k, seed=seed) for k in range(folds)]
 
 
 def validate(
     study: Study,
-    table: Mapping[str, Any],
+    penalty_at: Callable[[float], Penalty],
     kappas: Array,
-    *,
-    folds: int = 5,
-    over: Over = "rows",
-    seed: int = 0,
+    left_out: Sequence[Rows],
     watch: Callable[[], object] = lambda: None,
-) -> Validation:
-    """Cross-validate the path: each fold is left out once and explained by the rest.
+) -> Validations:
+    """Cross-validate a path: each fold is left out once and explained by the rest.
 
     Columns are prepared once, from all rows.
 
     Args:
         study: The study.
-        table: The penalty, without its kappa.
+        penalty_at: The penalty for a κ.
         kappas: The values of κ, decreasing.
-        folds: How many parts the rows of every site are divided into.
-        over: "rows" leaves out a part of each site's rows, "sites" one site after the other.
-        seed: Decides the parts.
-        watch: Is called after each model.
-
-    Raises:
-        FedcanonError: There are too few folds, sites or rows.
+        left_out: The rows that each fold leaves out.
+        watch: Is called after each κ.
     """
-    parts = _parts(study, folds, over, seed)
-    deviances, sizes = np.empty((len(parts), len(kappas))), np.empty(len(parts))
-    for k, left_out in enumerate(parts):
-        rest, test = _divided(study, left_out)
-        path = follow_path(rest, partial(_penalty, study, table), kappas, watch)
-        sizes[k] = math.fsum(test.weights)
-        deviances[k] = [_deviance(study, rest, test, vector) for vector in path.vectors]
-    return Validation(kappas, deviances, sizes)
+    rest = [replace(fold, rest=True) for fold in left_out]
+    paths = follow_paths(study, penalty_at, kappas, rest, watch)
+    vectors = [vector for path in paths for vector in path.vectors]
+    shape, sites = (len(left_out), len(kappas)), len(study.sites.names)
+
+    def told(rows: Sequence[Rows]) -> dict[str, Array]:
+        """What sites tell of the models of every fold, each on rows of this fold."""
+        every = [own for own in rows for _ in kappas]
+        given = [vector.tolist() for vector in vectors]
+        return total(study.sites, "qualities", model=study.model, rows=every, vectors=given)
+
+    tested = told(left_out)
+    sizes = tested["weight"].reshape(shape)[:, 0]
+    deviances = tested["deviance"].reshape(shape)
+    if study.model.family == COX:
+        # A partial likelihood of few rows has few at risk. So it is what these rows add to the
+        # likelihood of the rest, as in glmnet.
+        everything, others = told([ALL] * len(rest)), told(rest)
+        deviances = (everything["deviance"] - others["deviance"]).reshape(shape)
+    found = [quality_of(tested, k, sites=sites) for k in range(len(vectors))]
+    shares = np.array([one.auc or one.concordance or math.nan for one in found]).reshape(shape)
+    known = not np.isnan(shares).any()
+    return Validations(
+        Validation(kappas, deviances / sizes[:, None], sizes),
+        Validation(kappas, 1 - shares, sizes) if known else None,
+    )
 
 
-def _parts(study: Study, folds: int, over: Over, seed: int) -> list[dict[int, Rows]]:
-    """Return the rows that each fold leaves out, by site."""
-    counts = [len(site.table) for site in study.sites]
-    if over == "sites":
-        if len(counts) < 2:
-            raise FedcanonError("to leave out one site after the other there must be two or more.")
-        return [{k: np.arange(n)} for k, n in enumerate(counts)]
-    if not 2 <= folds <= min(counts):
-        raise FedcanonError(
-            f"rows are divided into 2 folds or more, and at most as many as the smallest site has "
-            f"rows ({min(counts)}), not into {folds}."
-        )
-    orders = [generator(seed, Purpose.FOLDS, k).permutation(n) for k, n in enumerate(counts)]
-    return [
-        {k: np.sort(order[fold::folds]) for k, order in enumerate(orders)} for fold in range(folds)
-    ]
+def bic(study: Study, path: Path, *, extended: bool = False) -> Array:
+    """Return the Bayesian information criterion of every model of a path.
 
+    It is 2·(sum of losses)/φ + k·log n for k coefficients other than 0 and n rows. φ is 1, or the
+    mean deviance of the last model if the family has a dispersion; for normal errors the first
+    term is n·log of the mean square. The extended criterion adds 2·log C(p, k) for p penalised
+    entries (Chen, Chen 2008).
 
-def _divided(study: Study, left_out: Mapping[int, Rows]) -> tuple[Study, Problem]:
-    """Return the study without some rows, and the problem of these rows."""
-    kept, tested = list[LinearObjective](), list[LinearObjective]()
-    for k, site in enumerate(study.sites):
-        mask = np.zeros(len(site.table), dtype=bool)
-        mask[left_out.get(k, np.empty(0, np.intp))] = True
-        if not mask.all():
-            rest = replace(site, table=site.table[~mask])
-            kept.append(objective_of(rest, study.recipe, study.question))
-        if mask.any():
-            part = replace(site, table=site.table[mask])
-            tested.append(objective_of(part, study.recipe, study.question))
-    return replace(study, problem=_problem(study, kept)), _problem(study, tested)
-
-
-def without_rows(study: Study, left_out: Mapping[int, Rows]) -> Study:
-    """Return the study without some rows, by the place of their site."""
-    return _divided(study, left_out)[0]
-
-
-def _penalty(study: Study, table: Mapping[str, Any], kappa: float) -> Penalty:
-    return study.penalty({**table, "kappa": kappa})
-
-
-def _problem(study: Study, clients: Sequence[LinearObjective]) -> Problem:
-    return Problem(clients, study.problem.start, [client.total_weight for client in clients])
-
-
-def _deviance(study: Study, rest: Study, test: Problem, vector: Tensor) -> float:
-    """Return the mean deviance of the rows that were left out.
-
-    A partial likelihood of few rows has few at risk. So it is what these rows add to the
-    likelihood of the rest, as in glmnet.
+    Args:
+        study: The study.
+        path: The models.
+        extended: Whether it is the extended criterion.
     """
-    weight = math.fsum(test.weights)
-    if study.has_intercept:
-        return _total(test, vector) / weight
-    return (_total(study.problem, vector) - _total(rest.problem, vector)) / weight
-
-
-def _total(problem: Problem, vector: Tensor) -> float:
-    clients = [client for client in problem.clients if isinstance(client, LinearObjective)]
-    return math.fsum(client.total_weight * client.deviance(vector) for client in clients)
+    every, vectors = [ALL] * len(path.kappas), [vector.tolist() for vector in path.vectors]
+    told = total(study.sites, "qualities", model=study.model, rows=every, vectors=vectors)
+    n, deviances = float(told["weight"][0]), told["deviance"]
+    free = len(study.unpenalised)
+    sizes = np.array([len(study.support(vector)) for vector in path.vectors])
+    if study.model.family == "gaussian":
+        misfit = n * np.log(deviances / n)
+    elif study.model.has_dispersion:
+        misfit = deviances / (deviances[-1] / n)
+    else:
+        misfit = deviances
+    p, k = study.model.size - free, sizes - free
+    chances = gammaln(p + 1) - gammaln(k + 1) - gammaln(p - k + 1)
+    found: Array = misfit + sizes * math.log(n) + (2 * chances if extended else 0)
+    return found

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
-from torch import Tensor
 
 from fedcanon.errors import FedcanonError
-from fedcanon.objectives import Problem
-from fedcanon.statistics.refit import refit
 from fedcanon.statistics.study import Study
+from fedcanon.tables.sites import each
 
 Array = NDArray[np.float64]
 
@@ -26,12 +25,14 @@ class Differences:
         sites: The sites that could be fitted alone; small ones may not.
         estimates: The coefficients on the scale of the tables, a row for each site.
         errors: Their standard errors.
+        left_out: Why other sites are not among them.
     """
 
     columns: list[str]
     sites: list[str]
     estimates: Array
     errors: Array
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def q(self) -> Array:
@@ -55,26 +56,31 @@ class Differences:
         return share
 
 
-def differences(study: Study, support: Tensor) -> Differences:
+def differences(study: Study, support: Sequence[int]) -> Differences:
     """Fit the selected columns at each site alone.
+
+    Args:
+        study: The study.
+        support: The entries of a model that are selected; see ``Study.support``.
 
     Raises:
         FedcanonError: Fewer than two sites can be fitted alone.
     """
-    count = len(study.recipe.columns)
-    chosen = support[:count].numpy()
-    scales = study.recipe.scales[chosen]
-    names, estimates, errors = list[str](), list[Array](), list[Array]()
-    for site, client in zip(study.sites, study.problem.clients, strict=True):
-        try:
-            alone = refit(Problem([client], study.problem.start), support)
-        except FedcanonError:  # too few rows, or a column that is constant there
-            continue
-        own = np.sqrt(np.diag(alone.covariance))[: chosen.sum()]
-        names.append(site.name)
-        estimates.append(alone.vector.double().numpy()[:count][chosen] / scales)
-        errors.append(own / scales)
+    places = [k for k in support if k < len(study.model.recipe.columns)]
+    scales = np.array(study.model.recipe.scales)[places]
+    told = each(study.sites, "own_fit", model=study.model, support=list(support))
+    names, estimates, errors, left_out = list[str](), list[Array](), list[Array](), dict[str, str]()
+    for name, answer in told.items():
+        if isinstance(answer, FedcanonError):
+            left_out[name] = str(answer)
+        elif not answer["fitted"]:
+            left_out[name] = f"the site {name} has too few rows, or a column is constant there."
+        else:
+            names.append(name)
+            estimates.append(np.asarray(answer["estimates"])[: len(places)] / scales)
+            errors.append(np.asarray(answer["errors"])[: len(places)] / scales)
     if len(names) < 2:
-        raise FedcanonError("fewer than two sites have enough rows for a model of their own.")
-    columns = [name for name, kept in zip(study.recipe.columns, chosen, strict=True) if kept]
-    return Differences(columns, names, np.stack(estimates), np.stack(errors))
+        why = f" {next(iter(left_out.values()))}" if left_out else ""
+        raise FedcanonError(f"fewer than two sites have a model of their own.{why}")
+    columns = [study.names[k] for k in places]
+    return Differences(columns, names, np.stack(estimates), np.stack(errors), left_out)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,10 +10,22 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedcanon.errors import FedcanonError
+from fedcanon.expansion import unpack_expansion
 from fedcanon.objectives.cox import Cox
 from fedcanon.objectives.families import Binomial
 from fedcanon.objectives.linear import Array, LinearObjective
+from fedcanon.objectives.multinomial import Multinomial
+from fedcanon.statistics.model import Rows
+from fedcanon.statistics.solving import Expansions
+from fedcanon.tables.site import Answer
+
+FINEST, WIDEST = 1 / 16, 16.0
+"""The width of a bin of scores, and the score beyond which all are in the outermost bins."""
+
+BINS = int(2 * WIDEST / FINEST)
+
+GROUPS = 10
+"""The calibration curve has so many groups of probabilities."""
 
 
 @dataclass(frozen=True)
@@ -24,69 +37,15 @@ class Quality:
         deviance: The mean deviance.
         auc: The share of pairs of a row with and one without the event that scores put in order.
         brier: The mean square of the difference between event and probability.
-        slope: That of the events on the scores: 1 if calibrated, below 1 if overfitted.
-        concordance: The share of pairs in which who has the event earlier has the higher score.
+        concordance: The share of pairs of one site in which who has the event earlier has the
+            higher score.
     """
 
     rows: int
     deviance: float
-    auc: float | None = None
-    brier: float | None = None
-    slope: float | None = None
-    concordance: float | None = None
-
-
-def quality(objective: LinearObjective, vector: Tensor) -> Quality:
-    """Return the quality of a model on the rows of an objective."""
-    deviance, scores = objective.deviance(vector), objective.own_scores(vector)
-    if isinstance(objective, Cox):
-        times, events = objective.times, objective.happened
-        return Quality(objective.samples, deviance, concordance=concordance(times, events, scores))
-    if not isinstance(objective.family, Binomial):
-        return Quality(objective.samples, deviance)
-    events = objective.responses > 0
-    brier = float(np.mean((events - objective.family.means(scores)) ** 2))
-    return Quality(
-        objective.samples, deviance, auc(events, scores), brier, calibration_slope(events, scores)
-    )
-
-
-def auc(events: NDArray[np.bool_], scores: Array) -> float | None:
-    """The area under the ROC curve, in which ties count as half; None without both outcomes."""
-    positive = int(events.sum())
-    pairs = positive * (len(events) - positive)
-    if not pairs:
-        return None
-    _, place, count = np.unique(scores, return_inverse=True, return_counts=True)
-    ranks = (np.cumsum(count) - (count - 1) / 2)[place]
-    return float((ranks[events].sum() - positive * (positive + 1) / 2) / pairs)
-
-
-def concordance(times: Array, events: NDArray[np.bool_], scores: Array) -> float | None:
-    """Harrell's C: of pairs of which it is known who has the event earlier, the share in order.
-
-    Pairs with equal scores count as half; None if there is no such pair.
-    """
-    agree = comparable = 0.0
-    for time, score in zip(times[events], scores[events], strict=True):
-        later = (times > time) | ((times == time) & ~events)
-        comparable += int(later.sum())
-        agree += int((scores[later] < score).sum()) + 0.5 * int((scores[later] == score).sum())
-    return agree / comparable if comparable else None
-
-
-def calibration_slope(events: NDArray[np.bool_], scores: Array) -> float | None:
-    """The coefficient of scores in a logistic regression of events; None if there is none."""
-    if events.all() or not events.any() or np.ptp(scores) == 0:
-        return None
-    model = LinearObjective(scores[:, None], events.astype("float64"), Binomial())
-    x = torch.zeros(2, dtype=torch.float64)
-    for _ in range(50):
-        step = torch.linalg.solve(model.hessian(x), model.gradient(x, None))
-        x = x - step
-        if float(step.abs().max()) < 1e-10:
-            return float(x[0])
-    return None  # the scores separate the events, and the slope grows for ever
+    auc: float | None
+    brier: float | None
+    concordance: float | None
 
 
 @dataclass(frozen=True)
@@ -95,20 +54,139 @@ class Calibration:
 
     expected: Array
     observed: Array
-    rows: NDArray[np.intp]
+    rows: Array
 
 
-def calibration(events: NDArray[np.bool_], probabilities: Array, bins: int = 10) -> Calibration:
-    """Return the calibration curve, in bins of equal width, whose sums add up over sites.
+def no_measures() -> Answer:
+    """Return the measures of no rows."""
+    bins, groups = np.zeros(BINS), np.zeros(GROUPS)
+    numbers = dict.fromkeys(("rows", "weight", "deviance", "squares", "agree", "comparable"), 0.0)
+    curve = {"grouped": groups, "expected": groups, "observed": groups}
+    return {**numbers, "binary": 0.0, "events": bins, "others": bins, **curve}
 
-    Raises:
-        FedcanonError: A probability is not between 0 and 1.
+
+def measures(objective: LinearObjective | Multinomial, vector: Tensor) -> Answer:
+    """Return what is to know of a model's quality on the rows of an objective, as sums."""
+    told = no_measures()
+    told["rows"], told["weight"] = objective.samples, objective.total_weight
+    told["deviance"] = objective.total_weight * objective.deviance(vector)
+    if isinstance(objective, Multinomial):
+        return told
+    scores = objective.own_scores(vector)
+    if isinstance(objective, Cox):
+        told["agree"], told["comparable"] = concordant(objective.times, objective.happened, scores)
+    elif isinstance(objective.family, Binomial):
+        events, chances = objective.responses > 0, objective.family.means(scores)
+        told["binary"] = 1.0
+        told["squares"] = float(((events - chances) ** 2).sum())
+        told["agree"], told["comparable"] = in_order(events, scores)
+        bins = np.clip((scores + WIDEST) / FINEST, 0, BINS - 1).astype(int)
+        told["events"] = np.bincount(bins[events], minlength=BINS).astype(float)
+        told["others"] = np.bincount(bins[~events], minlength=BINS).astype(float)
+        groups = np.minimum((chances * GROUPS).astype(int), GROUPS - 1)
+        told["grouped"] = np.bincount(groups, minlength=GROUPS).astype(float)
+        told["expected"] = np.bincount(groups, chances, minlength=GROUPS)
+        told["observed"] = np.bincount(groups, events.astype(float), minlength=GROUPS)
+    return told
+
+
+def quality_of(told: Answer, place: int, *, sites: int) -> Quality:
+    """Return the quality that follows from measures, or from sums of them.
+
+    The AUC over several sites is that of scores in bins of 1/16; that of one site is exact.
+
+    Args:
+        told: What the sites have told of several models.
+        place: Which of the models.
+        sites: Over how many sites the measures were added up.
     """
-    if not ((probabilities >= 0) & (probabilities <= 1)).all():
-        raise FedcanonError("calibration needs probabilities between 0 and 1.")
-    place = np.minimum((probabilities * bins).astype(int), bins - 1)
-    rows = np.bincount(place, minlength=bins)
+    rows, binary = float(told["rows"][place]), bool(told["binary"][place])
+    agree, comparable = float(told["agree"][place]), float(told["comparable"][place])
+    if binary and sites > 1:
+        agree, comparable = _pairs(told["events"][place], told["others"][place])
+    share = agree / comparable if comparable else None
+    return Quality(
+        int(rows),
+        float(told["deviance"][place]) / max(float(told["weight"][place]), 1e-300),
+        auc=share if binary else None,
+        brier=float(told["squares"][place]) / rows if binary else None,
+        concordance=None if binary else share,
+    )
+
+
+def calibration_of(told: Answer, place: int) -> Calibration:
+    """Return the calibration curve, in groups of equal width."""
+    rows = told["grouped"][place]
     kept = rows > 0
-    expected = np.bincount(place, probabilities, minlength=bins)[kept] / rows[kept]
-    observed = np.bincount(place, events.astype("float64"), minlength=bins)[kept] / rows[kept]
-    return Calibration(expected, observed, rows[kept])
+    expected = told["expected"][place][kept] / rows[kept]
+    return Calibration(expected, told["observed"][place][kept] / rows[kept], rows[kept])
+
+
+def _pairs(events: Array, others: Array) -> tuple[float, float]:
+    """Count pairs of an event and another row, in order and in all, from bins of scores."""
+    below = np.cumsum(others) - others
+    return float(events @ (below + others / 2)), float(events.sum() * others.sum())
+
+
+def in_order(events: NDArray[np.bool_], scores: Array) -> tuple[float, float]:
+    """Count pairs of an event and another row: those in order, ties as half, and all of them."""
+    positive = int(events.sum())
+    _, place, count = np.unique(scores, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(count) - (count - 1) / 2)[place]
+    agree = float(ranks[events].sum() - positive * (positive + 1) / 2)
+    return agree, float(positive * (len(events) - positive))
+
+
+def concordant(times: Array, events: NDArray[np.bool_], scores: Array) -> tuple[float, float]:
+    """Count the pairs of Harrell's C: those in order, and those of which the order is known.
+
+    It is known who has the event earlier if the earlier time is that of an event. Pairs with equal
+    scores count as half.
+    """
+    agree = comparable = 0.0
+    for time, score in zip(times[events], scores[events], strict=True):
+        later = (times > time) | ((times == time) & ~events)
+        comparable += int(later.sum())
+        agree += int((scores[later] < score).sum()) + 0.5 * int((scores[later] == score).sum())
+    return agree, comparable
+
+
+def calibration_slopes(
+    expansions: Expansions, vector: Tensor, rows: Sequence[Rows]
+) -> list[float | None]:
+    """Return the slope of responses on the scores of a model, for each of some rows.
+
+    It is a in the model with the scores a·xᵀw + b that fits the rows best: 1 if it is calibrated,
+    below 1 if it is overfitted. It is None if there is none, as for scores that are all alike.
+
+    Args:
+        expansions: f.
+        vector: The model.
+        rows: The rows.
+    """
+    directions = torch.zeros(2, len(vector), dtype=torch.float64)
+    directions[0] = vector
+    if expansions.model.has_intercept:
+        directions[0, -1], directions[1, -1] = 0.0, 1.0
+        start = torch.stack([torch.ones(()), vector[-1]]).double()
+    else:
+        directions, start = directions[:1], torch.ones(1, dtype=torch.float64)
+    if not bool(directions[0].any()):
+        return [None] * len(rows)
+    points, moves = [start] * len(rows), [np.inf] * len(rows)
+    for _ in range(25):
+        found = expansions.at([(r, p @ directions) for r, p in zip(rows, points, strict=True)])
+        for k, packed in enumerate(found):
+            points[k], moves[k] = _newton_step(points[k], packed, directions)
+        if max(moves) < 1e-9:
+            break
+    return [float(p[0]) if m < 1e-6 else None for p, m in zip(points, moves, strict=True)]
+
+
+def _newton_step(point: Tensor, packed: Tensor, directions: Tensor) -> tuple[Tensor, float]:
+    _, gradient, hessian = unpack_expansion(packed, directions.shape[1])
+    square = directions @ hessian @ directions.T
+    if not bool(torch.isfinite(square).all()) or float(torch.linalg.det(square)) <= 0:
+        return point, np.nan
+    step = torch.linalg.solve(square, directions @ gradient)
+    return point - step, float(step.abs().max())

@@ -13,32 +13,15 @@ from scipy import stats
 from torch import Tensor
 
 from fedcanon.errors import FedcanonError
-from fedcanon.objectives import Problem
-from fedcanon.objectives.linear import LinearObjective
-from fedcanon.penalties import Penalty
-from fedcanon.statistics.solving import solve
+from fedcanon.penalties import Zero
+from fedcanon.statistics.model import MULTINOMIAL, Model
+from fedcanon.statistics.solving import Expansions, Task, solve_by_newton
+from fedcanon.tables.sites import Sites, total
 
 Array = NDArray[np.float64]
 
-
-@dataclass(frozen=True)
-class OnSupport(Penalty):
-    """Entries outside a support are 0: h is 0 there and infinite elsewhere.
-
-    Args:
-        support: Which entries may be other than 0.
-    """
-
-    support: Tensor
-
-    def value(self, x: Tensor) -> float:
-        return math.inf if bool(x[~self.support].any()) else 0.0
-
-    def _prox_(self, x: Tensor, step: float) -> None:
-        x[~self.support] = 0
-
-    def penalised(self, x: Tensor) -> list[Tensor]:
-        return [x[~self.support]]
+TOLERANCE = 1e-9
+"""The norm of the gradient at which a refit ends; columns have deviation 1."""
 
 
 @dataclass(frozen=True)
@@ -53,50 +36,49 @@ class Refit:
     """
 
     vector: Tensor
-    support: Tensor
+    support: tuple[int, ...]
     covariance: Array
     dispersion: float
 
 
-def refit(problem: Problem, support: Tensor) -> Refit:
-    """Fit the model without penalty on a support, and take the inverse of its information.
+def refit_over(sites: Sites, model: Model, support: Sequence[int]) -> Refit:
+    """Fit a model without penalty on a support, and take the inverse of its information.
 
-    The information is the sum of that of all clients. Standard errors are those of a model whose
+    The information is the sum of that of all sites. Standard errors are those of a model whose
     variables were chosen beforehand: selection by the same data makes them too small.
 
     Args:
-        problem: f, over linear models.
-        support: Which entries of the model may be other than 0.
+        sites: The sites.
+        model: The model.
+        support: Which entries may be other than 0.
 
     Raises:
-        FedcanonError: The variables of the support depend on one another, or the family has no
-            likelihood.
+        FedcanonError: The variables of the support depend on one another, separate the responses,
+            or the family has no likelihood.
     """
-    clients = _linear(problem)
-    found = solve(problem, OnSupport(support), tolerance=1e-10)
-    information = sum((c.information(found.vector) for c in clients), start=torch.zeros(()))
-    own = information[support][:, support].double().numpy()
-    squares = [client.pearson(found.vector) for client in clients]
-    freedom = math.fsum(client.total_weight for client in clients) - len(own)
-    known = [square for square in squares if square is not None]
-    dispersion = math.fsum(known) / freedom if known else 1.0
+    if model.family in (MULTINOMIAL, "huber"):
+        raise FedcanonError(f"there are no standard errors for the family {model.family}.")
+    places = tuple(support)
+    expansions = Expansions(sites, model, places, penalised=False)
+    task = Task(Zero(), torch.zeros(len(places), dtype=torch.float64))
+    [found] = solve_by_newton(expansions, [task], TOLERANCE)
+    told = total(
+        sites, "information", model=model, vector=found.vector.tolist(), support=list(places)
+    )
+    dispersion = 1.0
+    if model.has_dispersion:
+        dispersion = float(told["pearson"]) / (float(told["weight"]) - len(places))
     try:
-        inverse = np.linalg.inv(own)
+        inverse = np.linalg.inv(told["information"])
     except np.linalg.LinAlgError:
-        inverse = np.full_like(own, math.nan)
-    if not (np.isfinite(inverse).all() and np.linalg.cond(own) < 1e12):
+        inverse = np.full_like(told["information"], math.nan)
+    well_posed = np.isfinite(inverse).all() and np.linalg.cond(told["information"]) < 1e12
+    if not (well_posed and found.converged):
         raise FedcanonError(
-            "the selected variables depend on one another, so that they have no standard errors: "
-            "use a larger kappa, or leave one of them out."
+            "the selected variables depend on one another, or separate the responses, so that they "
+            "have no standard errors: use a larger kappa, or leave one of them out."
         )
-    return Refit(found.vector, support, dispersion * inverse, dispersion)
-
-
-def _linear(problem: Problem) -> list[LinearObjective]:
-    clients = [client for client in problem.clients if isinstance(client, LinearObjective)]
-    if len(clients) < len(problem.clients):
-        raise FedcanonError("standard errors are for linear models with one response.")
-    return clients
+    return Refit(found.vector, places, dispersion * inverse, dispersion)
 
 
 def wald(
@@ -107,10 +89,3 @@ def wald(
     p = 2 * stats.norm.sf(np.abs(z))
     width = stats.norm.ppf(0.5 + level / 2) * errors
     return z, p, estimates - width, estimates + width
-
-
-def transformed(covariance: Array, rows: Sequence[Array]) -> Array:
-    """Return the covariance of linear functions of estimates, each given by its coefficients."""
-    matrix = np.stack(list(rows))
-    found: Array = matrix @ covariance @ matrix.T
-    return found

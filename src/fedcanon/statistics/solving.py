@@ -1,25 +1,50 @@
-"""Solves f + h to full accuracy, without any setting."""
+"""Minimises f + h over sites to full accuracy, without any setting."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from fedcanon.algorithms import Algorithm
+from fedcanon.algorithms import State
+from fedcanon.algorithms.newton import Newton
+from fedcanon.engines.work import CountedProx
 from fedcanon.expansion import expansion_length
 from fedcanon.objectives import Problem
 from fedcanon.penalties import Penalty
 from fedcanon.runs.federation import Federation
 from fedcanon.runs.fit import fit
+from fedcanon.runs.measures import stationarity, stationarity_step
 from fedcanon.runs.named import make_algorithm
 from fedcanon.runs.steps import fill_in, find_facts
-from fedcanon.search.kappas import null_model
-from fedcanon.threads import one_thread
+from fedcanon.statistics.model import ALL, Model, Rows
+from fedcanon.tables.sites import Sites, total
 
 MAX_FLOATS = 5_000_000
-"""Newton is used if a client's upload in a round has at most so many floats: up to d = 3,160."""
+"""Newton is used if a site's answer for one model has at most so many floats: up to d = 3,160.
+
+Answers for several models are asked for in portions of this size.
+"""
+
+NEWTON_ROUNDS, ROUNDS = 60, 5000
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is to be minimised: the loss on some rows and a penalty.
+
+    Args:
+        penalty: h, placed on the model.
+        start: Where to begin.
+        rows: The rows of f.
+    """
+
+    penalty: Penalty
+    start: Tensor
+    rows: Rows = ALL
 
 
 @dataclass(frozen=True)
@@ -28,63 +53,130 @@ class Solution:
 
     Args:
         vector: The model.
+        loss: f at the model.
+        gradient: ∇f at the model.
         rounds: The rounds that it took.
-        reached: ‖G‖ at the model, as a part of ‖∇f‖ where all penalised weights are 0.
+        reached: ‖G‖ at the model.
         converged: Whether that is below the tolerance.
     """
 
     vector: Tensor
+    loss: float
+    gradient: Tensor
     rounds: int
     reached: float
     converged: bool
 
 
-@one_thread()
-def solve(
-    problem: Problem,
-    penalty: Penalty,
-    *,
-    start: Tensor | None = None,
-    tolerance: float = 1e-8,
-    max_floats: int = MAX_FLOATS,
-) -> Solution:
-    """Minimise f + h by Newton's method, or by FedCanon+ if there are too many parameters for it.
+@dataclass(frozen=True)
+class Expansions:
+    """The value, gradient and Hessian of f, from the sums of all sites.
 
     Args:
-        problem: f.
-        penalty: h, placed on the model.
-        start: Where to begin; None is the start of the problem.
-        tolerance: Where to stop, as a part of ‖∇f‖ where all penalised weights are 0.
-        max_floats: Newton is used if a client's upload in a round has at most so many floats.
+        sites: The sites.
+        model: The model.
+        support: The entries that may change; the others stay 0. None is all.
+        penalised: Whether models are fitted with a penalty, which guards of sites may ask.
     """
-    if start is not None:
-        problem = replace(problem, start=start)
-    newton = expansion_length(len(problem.start)) <= max_floats and problem.clients[0].has_hessian
-    plain = null_model(problem, penalty)
-    scale = float(problem.value_and_gradient(plain)[1].double().norm()) or 1.0
-    result = fit(
-        Federation(problem, _algorithm(problem, penalty, newton=newton), penalty),
-        60 if newton else 5000,
-        gradient=True,
-        gradient_tolerance=tolerance * scale,
-        may_slow_down=not newton,
-    )
-    norm = result.last.gradient_norm
-    reached = float("inf") if norm is None else norm / scale
-    return Solution(result.vector, result.last.round, reached, reached <= tolerance)
+
+    sites: Sites
+    model: Model
+    support: tuple[int, ...] | None = None
+    penalised: bool = True
+
+    def at(self, points: Sequence[tuple[Rows, Tensor]]) -> list[Tensor]:
+        """Return the expansions of f at points, each for its rows, as ``pack_expansion`` does."""
+        length = self.model.size if self.support is None else len(self.support)
+        portion = max(1, MAX_FLOATS // expansion_length(length))
+        found: list[Tensor] = []
+        for first in range(0, len(points), portion):
+            some = points[first : first + portion]
+            told = total(
+                self.sites,
+                "expansions",
+                model=self.model,
+                rows=[rows for rows, _ in some],
+                vectors=[self.whole(x).tolist() for _, x in some],
+                support=self.support,
+                penalised=self.penalised,
+            )
+            means = told["expansions"] / np.maximum(told["weights"], 1e-300)[:, None]
+            found += list(torch.from_numpy(means))
+        return found
+
+    def whole(self, x: Tensor) -> Tensor:
+        """Return the model with entries on the support."""
+        if self.support is None:
+            return x
+        vector = torch.zeros(self.model.size, dtype=x.dtype)
+        vector[list(self.support)] = x
+        return vector
 
 
-def _algorithm(problem: Problem, penalty: Penalty, *, newton: bool) -> Algorithm:
-    if newton:
-        return make_algorithm({"name": "newton", "max_floats": MAX_FLOATS})
+def solve_by_newton(
+    expansions: Expansions,
+    tasks: Sequence[Task],
+    tolerance: float,
+    watch: Callable[[], object] = lambda: None,
+) -> list[Solution]:
+    """Solve several tasks at once: in a round the sites answer for all that are not yet solved.
+
+    Args:
+        expansions: f.
+        tasks: What is to be minimised.
+        tolerance: Where to stop: a bound on ‖G‖.
+        watch: Is called after each round.
+    """
+    newton = Newton()
+    proxes = [CountedProx(task.penalty) for task in tasks]
+    states = [newton.server_init(t.start, prox) for t, prox in zip(tasks, proxes, strict=True)]
+    rounds, reached = [0] * len(tasks), [float("inf")] * len(tasks)
+    remaining = list(range(len(tasks)))
+    while remaining:
+        means = expansions.at([(tasks[k].rows, states[k]["y"]) for k in remaining])
+        for k, mean in zip(remaining, means, strict=True):
+            states[k] = newton.aggregate(states[k], {}, {"expansion": mean}, 1.0, proxes[k])
+            rounds[k] += 1
+            reached[k] = _stationarity(tasks[k].penalty, states[k])
+        remaining = [k for k in remaining if reached[k] > tolerance and rounds[k] < NEWTON_ROUNDS]
+        watch()
+    return [
+        Solution(
+            expansions.whole(state["z"]),
+            float(state["expansion"][0]),
+            _gradient(state),
+            count,
+            norm,
+            norm <= tolerance,
+        )
+        for state, count, norm in zip(states, rounds, reached, strict=True)
+    ]
+
+
+def _gradient(state: State) -> Tensor:
+    gradient: Tensor = state["expansion"][1 : 1 + len(state["z"])]
+    return gradient
+
+
+def _stationarity(penalty: Penalty, state: State) -> float:
+    return stationarity(penalty, state["z"], _gradient(state), stationarity_step(penalty))
+
+
+def solve_by_fedcanon(problem: Problem, task: Task, tolerance: float) -> Solution:
+    """Solve a task with too many parameters for Hessians, by FedCanon+ with automatic steps."""
+    problem = replace(problem, start=task.start)
     table = {"name": "fedcanon+", "local_steps": 10, "alpha": "auto", "beta": "auto"}
     facts = find_facts(problem, table, None, seed=0)
-    return make_algorithm(fill_in(table, replace(facts, rho=penalty.rho)))
-
-
-def support(vector: Tensor, penalty: Penalty) -> Tensor:
-    """Tell which entries of a model are not 0, or carry no penalty."""
-    positions = torch.arange(len(vector))
-    parts = [part.flatten() for part in penalty.penalised(positions)]
-    penalised = torch.zeros(len(vector), dtype=torch.bool).index_fill_(0, torch.cat(parts), True)
-    return ~penalised | (vector != 0)
+    algorithm = make_algorithm(fill_in(table, replace(facts, rho=task.penalty.rho)))
+    result = fit(
+        Federation(problem, algorithm, task.penalty),
+        ROUNDS,
+        gradient=True,
+        gradient_tolerance=tolerance,
+        may_slow_down=True,
+    )
+    norm = result.last.gradient_norm
+    reached = float("inf") if norm is None else norm
+    loss, gradient = problem.value_and_gradient(result.vector)
+    rounds = result.last.round
+    return Solution(result.vector, loss, gradient, rounds, reached, reached <= tolerance)

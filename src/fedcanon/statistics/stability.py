@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedcanon.errors import FedcanonError
 from fedcanon.penalties import Penalty
-from fedcanon.randomness import Purpose, generator
-from fedcanon.statistics.choosing import follow_path, without_rows
+from fedcanon.statistics.choosing import follow_paths
+from fedcanon.statistics.model import Rows
 from fedcanon.statistics.study import Study
 
 Array = NDArray[np.float64]
@@ -52,7 +51,7 @@ class Stability:
 
 def stability(
     study: Study,
-    table: Mapping[str, Any],
+    penalty_at: Callable[[float], Penalty],
     kappas: Array,
     *,
     subsamples: int = 50,
@@ -63,26 +62,18 @@ def stability(
 
     Args:
         study: The study.
-        table: The penalty, without its kappa.
+        penalty_at: The penalty for a κ.
         kappas: The values of κ of the path; the smallest decides how much is selected.
         subsamples: How many halves are drawn.
         seed: Decides them.
-        watch: Is called after each model.
+        watch: Is called after each κ.
     """
-
-    def penalty_at(kappa: float) -> Penalty:
-        return study.penalty({**table, "kappa": kappa})
-
-    count = sum(map(len, study.groups))
-    counts, selected = np.zeros(count), 0.0
-    for k in range(subsamples):
-        left_out = {
-            s: generator(seed, Purpose.FOLDS, 1 + k, s).permutation(len(site.table))[::2]
-            for s, site in enumerate(study.sites)
-        }
-        half = without_rows(study, left_out)
-        path = follow_path(half, penalty_at, kappas, watch)
-        chosen = np.any([vector.numpy()[:count] != 0 for vector in path.vectors], axis=0)
-        counts += chosen
-        selected += float(chosen.sum())
-    return Stability(study.recipe.columns[:count], counts / subsamples, selected / subsamples)
+    halves = [Rows(parts=2, draw=1 + k, seed=seed) for k in range(subsamples)]
+    paths = follow_paths(study, penalty_at, kappas, halves, watch)
+    count, outputs = study.model.penalised, study.model.outputs
+    chosen = np.zeros((subsamples, count))
+    for k, path in enumerate(paths):
+        models = np.stack([vector.numpy()[: outputs * count] for vector in path.vectors])
+        chosen[k] = (models.reshape(-1, count) != 0).any(axis=0)
+    columns = study.model.recipe.columns[:count]
+    return Stability(columns, chosen.mean(0), float(chosen.sum(1).mean()))

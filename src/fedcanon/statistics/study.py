@@ -1,9 +1,10 @@
-"""A study over sites: from their tables to a problem, and from a model back to their columns."""
+"""A study over sites: from their tables to a model, and from a model back to their columns."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,25 +13,37 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedcanon.errors import FedcanonError
+from fedcanon.expansion import expansion_length
 from fedcanon.objectives import Problem
-from fedcanon.objectives.cox import Cox
 from fedcanon.objectives.families import FAMILIES
-from fedcanon.objectives.linear import LinearObjective
-from fedcanon.penalties import Penalty, on_weights
+from fedcanon.penalties import Penalty, Zero
 from fedcanon.runs.named import make_penalty
-from fedcanon.search.kappas import largest_kappa
-from fedcanon.statistics.refit import refit, wald
-from fedcanon.statistics.solving import Solution, solve, support
-from fedcanon.tables.preparing import LocalSites, Plan, prepare
-from fedcanon.tables.recipe import Recipe
-from fedcanon.tables.site import SiteTable
+from fedcanon.search.kappas import kappa_at, null_model
+from fedcanon.statistics.model import ALL, BINOMIAL, COX, MULTINOMIAL, Model, Rows
+from fedcanon.statistics.refit import Refit, refit_over, wald
+from fedcanon.statistics.site import StudySite
+from fedcanon.statistics.solving import (
+    MAX_FLOATS,
+    Expansions,
+    Solution,
+    Task,
+    solve_by_fedcanon,
+    solve_by_newton,
+)
+from fedcanon.tables.preparing import Plan, levels, prepare
+from fedcanon.tables.sites import LocalSites, Sites, total
+from fedcanon.threads import one_thread
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Array = NDArray[np.float64]
 
-COX = "cox"
+TOLERANCE = 1e-8
+"""Solutions have ‖G‖ below this part of ‖∇f‖ at the model without penalised columns."""
+
+NAMES = (*FAMILIES, MULTINOMIAL, COX)
+"""All families."""
 
 
 @dataclass(frozen=True)
@@ -40,13 +53,18 @@ class Question:
     Args:
         response: The column to be explained; for "cox" the time of the event, or of the end of
             observation.
-        family: How the response is distributed: a name of ``FAMILIES``, or "cox".
-        options: Parameters of the family, such as ``{"dispersion": 0.5}``.
+        plan: The columns that explain, and what is done to them.
+        family: How the response is distributed: one of ``NAMES``.
+        options: Parameters of the family, such as ``{"dispersion": 0.5}``, or ``{"ties":
+            "breslow"}`` for "cox".
         event: For "cox", the column that says whether the event has happened.
         weights: The column with the weights of rows; None weighs all alike.
+        balanced: Whether classes have the same weight in all, however many rows they have.
         offset: The column with what is added to the score; for counts, the logarithm of exposure.
-        plan: The columns that explain, and what is done to them.
-        free: Those of them that are not penalised.
+        free: The columns that are not penalised.
+
+    Raises:
+        FedcanonError: There is no such family, or the parts do not fit one another.
     """
 
     response: str
@@ -55,15 +73,27 @@ class Question:
     options: Mapping[str, Any] = field(default_factory=dict)
     event: str | None = None
     weights: str | None = None
+    balanced: bool = False
     offset: str | None = None
     free: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        if self.family not in (*FAMILIES, COX):
-            names = ", ".join((*FAMILIES, COX))
-            raise FedcanonError(f"there is no family '{self.family}': use one of {names}.")
+        if self.family not in NAMES:
+            raise FedcanonError(
+                f"there is no family '{self.family}': use one of {', '.join(NAMES)}."
+            )
         if (self.event is not None) != (self.family == COX):
             raise FedcanonError('the family "cox" needs a column event, and no other has one.')
+        if self.balanced and self.family not in (BINOMIAL, MULTINOMIAL):
+            raise FedcanonError(f"the family {self.family} has no classes to be balanced.")
+        if self.family == COX and (self.weights or self.offset):
+            raise FedcanonError("a Cox model takes no weights and no offset.")
+        if self.family == MULTINOMIAL and self.offset:
+            raise FedcanonError("a multinomial model takes no offset.")
+        special = {self.response, self.event, self.weights, self.offset} - {None}
+        for name in self.plan.columns:
+            if name in special:
+                raise FedcanonError(f"the column '{name}' cannot explain the response as well.")
         for name in self.free:
             if name not in self.plan.columns:
                 raise FedcanonError(f"free names '{name}', which is none of the columns.")
@@ -71,29 +101,34 @@ class Question:
 
 @dataclass(frozen=True)
 class Study:
-    """The tables of the sites, prepared, as a problem over clients.
+    """Sites, and a model that is the same for all of them.
 
     Args:
         question: What is asked.
-        sites: The tables.
-        recipe: What was done to their columns. Those that are free come last.
-        problem: f, with a client for each site, weighted by its rows.
+        sites: The sites.
+        model: What the sites know of the model.
     """
 
     question: Question
-    sites: Sequence[SiteTable]
-    recipe: Recipe
-    problem: Problem
+    sites: Sites
+    model: Model
 
     @property
     def names(self) -> list[str]:
         """The names of the entries of a model."""
-        return [*self.recipe.columns, *(["(intercept)"] if self.has_intercept else [])]
+        columns, count = self.model.recipe.columns, self.model.penalised
+        parts = [columns[:count], columns[count:], ["(intercept)"] * self.model.has_intercept]
+        if self.model.outputs == 1:
+            return [name for part in parts for name in part]
+        return [f"{c}: {name}" for part in parts for c in self.model.classes for name in part]
 
     @property
-    def has_intercept(self) -> bool:
-        """Whether models have an intercept, which the baseline hazard of Cox's contains."""
-        return self.question.family != COX
+    def groups(self) -> list[list[int]]:
+        """The penalised columns that come from each column of the tables."""
+        found: dict[str, list[int]] = {}
+        for k, name in enumerate(self.model.recipe.variables[: self.model.penalised]):
+            found.setdefault(name, []).append(k)
+        return list(found.values())
 
     def penalty(self, table: Mapping[str, Any]) -> Penalty:
         """Return a penalty on all columns that are not free, from its name and its parameters.
@@ -103,76 +138,169 @@ class Study:
         given = dict(table)
         if given.get("groups") == "variables":
             given |= {"groups": self.groups, "axis": 1}
-        return on_weights(make_penalty(given, self.problem.layout), self.problem.layout)
+        return make_penalty(given, self.model.layout)
+
+    def penalties(self, table: Mapping[str, Any]) -> Callable[[float], Penalty]:
+        """Return a function from κ to the penalty with it."""
+        return lambda kappa: self.penalty({**table, "kappa": kappa})
+
+    @cached_property
+    def unpenalised(self) -> list[int]:
+        """The entries of a model that are not penalised: of free columns, and intercepts."""
+        return list(range(self.model.outputs * self.model.penalised, self.model.size))
+
+    @cached_property
+    def null(self) -> tuple[Tensor, Tensor]:
+        """The model without penalised columns, and ∇f there."""
+        if not self._by_newton:
+            problem = self.problem()
+            vector = null_model(problem, self.penalty({"name": "l1", "kappa": 1.0}))
+            return vector, problem.value_and_gradient(vector)[1]
+        vector = torch.zeros(self.model.size, dtype=torch.float64)
+        if self.unpenalised:
+            places = tuple(self.unpenalised)
+            task = Task(Zero(), vector[list(places)])
+            own = Expansions(self.sites, self.model, places, penalised=False)
+            [found] = solve_by_newton(own, [task], 1e-10)
+            vector = found.vector
+        [packed] = self.expansions.at([(ALL, vector)])
+        return vector, packed[1 : 1 + self.model.size]
 
     @property
-    def groups(self) -> list[list[int]]:
-        """The penalised columns that come from each column of the tables."""
-        found: dict[str, list[int]] = {}
-        for k, name in enumerate(self.recipe.variables):
-            if name not in self.question.free:
-                found.setdefault(name, []).append(k)
-        return list(found.values())
+    def expansions(self) -> Expansions:
+        """Value, gradient and Hessian of f."""
+        return Expansions(self.sites, self.model)
+
+    @property
+    def _by_newton(self) -> bool:
+        return expansion_length(self.model.size) <= MAX_FLOATS
+
+    @property
+    def tolerance(self) -> float:
+        """The largest ‖G‖ of a solution."""
+        return TOLERANCE * (float(self.null[1].norm()) or 1.0)
 
     def largest_kappa(self, penalty_at: Callable[[float], Penalty]) -> float:
         """Return the smallest κ at which all penalised coefficients are 0."""
-        return largest_kappa(self.problem, penalty_at)
+        return kappa_at(self.null[1], penalty_at)
+
+    @one_thread()
+    def solutions(
+        self, tasks: Sequence[Task], watch: Callable[[], object] = lambda: None
+    ) -> list[Solution]:
+        """Return the models that minimise f + h, each for its rows and penalty.
+
+        It is Newton's method, or FedCanon+ if a model has too many parameters for Hessians.
+
+        Args:
+            tasks: What is to be minimised.
+            watch: Is called after each round of Newton's method.
+        """
+        if self._by_newton:
+            return solve_by_newton(self.expansions, tasks, self.tolerance, watch)
+        return [solve_by_fedcanon(self.problem(task.rows), task, self.tolerance) for task in tasks]
 
     def fitted(self, penalty: Penalty, start: Tensor | None = None) -> Solution:
-        """Return the model that minimises f + h."""
-        return solve(self.problem, penalty, start=start)
+        """Return the model that minimises f + h over all rows."""
+        return self.solutions([Task(penalty, self.null[0] if start is None else start)])[0]
+
+    def problem(self, rows: Rows = ALL) -> Problem:
+        """Return f as a problem over clients, whose tables must be in this process.
+
+        Raises:
+            FedcanonError: They are elsewhere.
+        """
+        if not isinstance(self.sites, LocalSites):
+            raise FedcanonError(
+                f"a model of {self.model.size} parameters is too large to be solved by requests to "
+                "sites: use fewer columns, or train it with 'fedcanon deploy'."
+            )
+        clients = [
+            objective
+            for site in self.sites.tables
+            if isinstance(site, StudySite)
+            and (objective := site.objective(self.model, rows)) is not None
+        ]
+        start = torch.zeros(self.model.size, dtype=torch.float64)
+        return Problem(clients, start, [client.total_weight for client in clients])
+
+    def support(self, vector: Tensor) -> list[int]:
+        """Return the entries of a model that are not 0, or carry no penalty."""
+        chosen = vector != 0
+        chosen[self.unpenalised] = True
+        return [int(k) for k in torch.nonzero(chosen)[:, 0]]
+
+    def refit(self, support: Sequence[int]) -> Refit:
+        """Fit the selected columns without penalty; see ``refit_over``."""
+        return refit_over(self.sites, self.model, support)
+
+    @cached_property
+    def to_original(self) -> Array:
+        """The matrix that maps a model to its coefficients on the scale of the tables."""
+        scales, means = np.array(self.model.recipe.scales), np.array(self.model.recipe.means)
+        outputs, d, first = self.model.outputs, len(scales), self.model.penalised
+        # The place of each column of each class in a vector.
+        places = np.concatenate(
+            [
+                np.arange(outputs * first).reshape(outputs, first),
+                np.arange(outputs * first, outputs * d).reshape(outputs, d - first),
+            ],
+            axis=1,
+        )
+        matrix = np.eye(self.model.size)
+        for own, bias in zip(places, range(outputs * d, outputs * (d + 1)), strict=True):
+            matrix[own, own] = 1 / scales
+            if self.model.has_intercept:
+                matrix[bias, own] = -means / scales
+        return matrix
 
     def coefficients(self, vector: Tensor) -> Array:
-        """Return the coefficients of a model on the scale of the tables, the intercept last."""
-        model = vector.double().numpy()
-        d = len(self.recipe.columns)
-        own, intercept = self.recipe.original(model[:d], float(model[d:].sum()))
-        return np.append(own, intercept) if self.has_intercept else own
+        """Return the coefficients of a model on the scale of the tables, in the order of names."""
+        found: Array = self.to_original @ vector.double().numpy()
+        return found
 
-    def summary(self, solution: Solution, penalty: Penalty, *, level: float = 0.95) -> pd.DataFrame:
+    def summary(
+        self, solution: Solution, *, level: float = 0.95, again: Refit | None = None
+    ) -> pd.DataFrame:
         """Return a table of coefficients on the scale of the tables.
 
         Beside the penalised coefficients it has those without penalty on the selected columns, with
-        standard errors, p-values and intervals, which are conditional on the selection.
+        standard errors, p-values and intervals, which are conditional on the selection. They are
+        missing if there are none: the reason is in the table's ``attrs["refit"]``.
 
         Args:
             solution: The model.
-            penalty: The penalty that it was fitted with.
             level: The level of the intervals.
+            again: The model without penalty; None fits it.
         """
         import pandas as pd
 
-        chosen = support(solution.vector, penalty)
-        again = refit(self.problem, chosen)
-        rows = self._to_original()[:, chosen.numpy()]
-        errors = np.sqrt(np.einsum("ij,jk,ik->i", rows, again.covariance, rows))
-        shown = [*chosen[: len(self.recipe.columns)].tolist(), *([True] * self.has_intercept)]
-        estimates = self.coefficients(again.vector)
-        z, p, low, high = wald(estimates[shown], errors[shown], level=level)
         table = pd.DataFrame(
-            {"coefficient": self.coefficients(solution.vector)}, index=pd.Index(self.names)
+            {"coefficient": self.coefficients(solution.vector)},
+            index=pd.Index(self.names, name="column"),
         )
+        support = self.support(solution.vector)
         columns = ("refit", "error", "z", "p", "low", "high")
-        for name, values in zip(
-            columns, (estimates[shown], errors[shown], z, p, low, high), strict=True
-        ):
-            table.loc[shown, name] = values
+        try:
+            again = again or self.refit(support)
+        except FedcanonError as error:
+            table.attrs["refit"] = str(error)
+            table[list(columns)] = np.nan
+            return table
+        rows = self.to_original[:, list(again.support)]
+        errors = np.sqrt(np.einsum("ij,jk,ik->i", rows, again.covariance, rows))
+        estimates = self.coefficients(again.vector)
+        z, p, low, high = wald(estimates[support], errors[support], level=level)
+        values = (estimates[support], errors[support], z, p, low, high)
+        for name, numbers in zip(columns, values, strict=True):
+            column = np.full(len(table), np.nan)
+            column[support] = numbers
+            table[name] = column
         return table
 
-    def _to_original(self) -> Array:
-        """Return the matrix that maps a model to its coefficients on the scale of the tables."""
-        scales, means = self.recipe.scales, self.recipe.means
-        matrix = np.diag(1 / scales)
-        if not self.has_intercept:
-            return matrix
-        whole = np.zeros((len(scales) + 1,) * 2)
-        whole[:-1, :-1] = matrix
-        whole[-1, :-1], whole[-1, -1] = -means / scales, 1.0
-        return whole
 
-
-def begin_study(sites: Sequence[SiteTable], question: Question) -> Study:
-    """Prepare the tables of all sites alike, and make the problem.
+def begin_study(sites: Sites, question: Question) -> Study:
+    """Prepare the tables of all sites alike, and describe the model to them.
 
     Raises:
         FedcanonError: A table lacks a column or a response, or cannot be prepared.
@@ -180,32 +308,40 @@ def begin_study(sites: Sequence[SiteTable], question: Question) -> Study:
     plan = question.plan
     ordered = [name for name in plan.columns if name not in question.free]
     ordered += [name for name in plan.columns if name in question.free]
-    recipe = prepare(LocalSites(sites), Plan(**{**vars(plan), "columns": ordered}))
-    clients = [objective_of(site, recipe, question) for site in sites]
-    start = torch.zeros(clients[0].layout.size, dtype=torch.float64)
-    problem = Problem(clients, start, [client.total_weight for client in clients])
-    return Study(question, sites, recipe, problem)
+    model = Model(
+        prepare(sites, replace(plan, columns=ordered)),
+        question.response,
+        question.family,
+        tuple(question.options.items()),
+        question.event,
+        question.weights,
+        question.offset,
+        tuple(question.free),
+        _classes(sites, question),
+    )
+    if question.balanced:
+        counts = total(sites, "class_counts", model=model)["counts"]
+        shares = counts.sum() / (len(counts) * counts)
+        model = replace(model, class_weights=tuple(shares.tolist()))
+    study = Study(question, sites, model)
+    study.null  # noqa: B018 - so that responses that cannot be are refused here
+    return study
 
 
-def objective_of(site: SiteTable, recipe: Recipe, question: Question) -> LinearObjective:
-    """Return the loss of a model on the rows of a site.
-
-    Raises:
-        FedcanonError: A response is missing or cannot be; the site is named.
-    """
-    features = recipe.prepared(site.table)
-    free = sum(name in question.free for name in recipe.variables)
-    response = site.numbers_of(question.response)
-    try:
-        if question.event is not None:
-            return Cox(features, response, site.numbers_of(question.event), free=free)
-        return LinearObjective(
-            features,
-            response,
-            FAMILIES[question.family](**question.options),
-            weights=None if question.weights is None else site.numbers_of(question.weights),
-            offset=None if question.offset is None else site.numbers_of(question.offset),
-            free=free,
+def _classes(sites: Sites, question: Question) -> tuple[str, ...]:
+    if question.family not in (BINOMIAL, MULTINOMIAL):
+        return ()
+    found = tuple(levels(sites, question.response))
+    if len(found) < 2:
+        raise FedcanonError(
+            f"the column '{question.response}' has only one value with enough rows to be named"
+            f"{f', {found[0]}' if found else ''}: two are needed."
         )
-    except FedcanonError as error:
-        raise FedcanonError(f"the site {site.name}: {error}") from None
+    if question.family == BINOMIAL and len(found) > 2:
+        shown = ", ".join(found[:5])
+        raise FedcanonError(
+            f"the column '{question.response}' has {len(found)} values ({shown}"
+            f"{' …' if len(found) > 5 else ''}), but the family binomial is for two: use "
+            "multinomial, or another family for numbers."
+        )
+    return found

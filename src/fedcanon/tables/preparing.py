@@ -4,40 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Literal
 
 import numpy as np
 
 from fedcanon.errors import FedcanonError
+from fedcanon.tables.quantiles import quantiles
 from fedcanon.tables.recipe import OTHER, Category, Number, Recipe
-from fedcanon.tables.site import Answer, SiteTable, added
+from fedcanon.tables.site import Answer
+from fedcanon.tables.sites import Sites, each, required, total
 
 Missing = Literal["mean", "median", "most_frequent"] | float | str
-
-
-class Sites(Protocol):
-    """The sites, wherever they are."""
-
-    def each(self, what: str, **arguments: Any) -> dict[str, Answer]:
-        """Ask every site, and return the answers by the names of the sites."""
-        ...
-
-    def total(self, what: str, **arguments: Any) -> Answer:
-        """Ask every site, and return the sum of the answers."""
-        ...
-
-
-@dataclass(frozen=True)
-class LocalSites:
-    """Sites whose tables are in this process."""
-
-    tables: Sequence[SiteTable]
-
-    def each(self, what: str, **arguments: Any) -> dict[str, Answer]:
-        return {table.name: table.answer(what, **arguments) for table in self.tables}
-
-    def total(self, what: str, **arguments: Any) -> Answer:
-        return added([table.answer(what, **arguments) for table in self.tables])
 
 
 @dataclass(frozen=True)
@@ -86,17 +63,17 @@ def prepare(sites: Sites, plan: Plan) -> Recipe:
             cannot be prepared as planned.
     """
     _check(plan)
-    kinds = _kinds(sites, plan)
-    counts = sites.total("counts", columns=list(plan.columns))
-    parts: list[Number | Category] = []
-    for name in plan.columns:
-        if not counts[f"present/{name}"]:
-            raise FedcanonError(f"the column '{name}' has no value at any site: leave it out.")
-        parts.append(_number(sites, plan, name) if kinds[name] else _category(sites, plan, name))
-    return _standardised(sites, tuple(parts))
+    numbers = _numbers(sites, plan)
+    texts = [name for name in plan.columns if name not in numbers]
+    parts: dict[str, Number | Category] = {}
+    parts |= _number_parts(sites, plan, numbers)
+    parts |= _category_parts(sites, plan, texts)
+    return _standardised(sites, tuple(parts[name] for name in plan.columns))
 
 
 def _check(plan: Plan) -> None:
+    if len(set(plan.columns)) < len(plan.columns):
+        raise FedcanonError("a column is named twice among the columns.")
     for option in ("categories", "missing", "indicators", "logs", "splines"):
         for name in getattr(plan, option):
             if name not in plan.columns:
@@ -106,126 +83,143 @@ def _check(plan: Plan) -> None:
             raise FedcanonError(f"the spline of '{name}' needs 3 to 7 knots, not {knots}.")
 
 
-def _kinds(sites: Sites, plan: Plan) -> dict[str, bool]:
-    """Tell which columns hold numbers, at all sites."""
-    told = sites.each("kinds", columns=list(plan.columns))
-    kinds = {}
-    for name in plan.columns:
+def _numbers(sites: Sites, plan: Plan) -> list[str]:
+    """Return the columns that hold numbers, at all sites."""
+    columns = list(plan.columns)
+    told = required(each(sites, "kinds", columns=columns))
+    present = total(sites, "counts", columns=columns)["present"]
+    for name, count in zip(columns, present, strict=True):
+        if not count:
+            raise FedcanonError(f"the column '{name}' has no value at any site: leave it out.")
+    found = []
+    for name in columns:
         texts = [site for site, answer in told.items() if not answer[name]]
-        if name in plan.categories:
-            kinds[name] = False
-        elif texts and len(texts) < len(told):
+        if texts and len(texts) < len(told) and name not in plan.categories:
             numbers = min(site for site in told if site not in texts)
             raise FedcanonError(
                 f"the column '{name}' holds texts at the site {min(texts)} and numbers at the site "
                 f"{numbers}: make them alike, or name it among the categories."
             )
-        else:
-            kinds[name] = not texts
-    return kinds
+        if not texts and name not in plan.categories:
+            found.append(name)
+    for option in ("logs", "splines", "indicators"):
+        for name in getattr(plan, option):
+            if name not in found:
+                raise FedcanonError(f"{option} names '{name}', which does not hold numbers.")
+    return found
 
 
-def _number(sites: Sites, plan: Plan, name: str) -> Number:
-    how, log = plan.missing.get(name, "mean"), name in plan.logs
-    if isinstance(how, str) and how not in ("mean", "median"):
-        raise FedcanonError(
-            f'missing values of the numbers \'{name}\' are filled with "mean", "median" or a '
-            f'number, not with "{how}".'
-        )
-    if how == "median":
-        [fill] = quantiles(sites, name, [0.5])
-    elif how == "mean":
-        nothing = Number(name, 0.0, indicator=True)  # missing values count as 0, and are counted
-        told = sites.total("moments", parts=[nothing], centres=[0.0, 0.0])
-        fill = float(told["sums"][0] / (told["rows"] - told["sums"][1]))
-    else:
-        fill = float(how)
-    if log:
-        [lowest] = quantiles(sites, name, [0.0])
-        if min(lowest, fill) <= 0:
-            raise FedcanonError(f"the column '{name}' has values up to 0: it has no logarithm.")
-    knots: tuple[float, ...] = ()
-    if name in plan.splines:
-        found = quantiles(sites, name, KNOTS[plan.splines[name]])
-        knots = tuple(float(np.log(k)) if log else k for k in found)
+def _number_parts(sites: Sites, plan: Plan, names: Sequence[str]) -> dict[str, Number]:
+    how = {name: plan.missing.get(name, "mean") for name in names}
+    for name, way in how.items():
+        if isinstance(way, str) and way not in ("mean", "median"):
+            raise FedcanonError(
+                f'missing values of the numbers \'{name}\' are filled with "mean", "median" or a '
+                f'number, not with "{way}".'
+            )
+    wanted = {name: [0.5] for name, way in how.items() if way == "median"}
+    wanted |= {name: [*wanted.get(name, ()), *KNOTS[n]] for name, n in plan.splines.items()}
+    found = quantiles(sites, wanted)
+    fills = _means(sites, [name for name, way in how.items() if way == "mean"])
+    fills |= {name: found[name].pop(0) for name, way in how.items() if way == "median"}
+    fills |= {name: float(way) for name, way in how.items() if not isinstance(way, str)}
+    _require_logs(sites, plan.logs, fills)
+    parts = {}
+    for name in names:
+        log = name in plan.logs
+        knots = tuple(float(np.log(k)) if log else k for k in found.get(name, ()))
         if len(set(knots)) < len(knots):
             raise FedcanonError(
                 f"the column '{name}' has too few different values for a spline with "
                 f"{len(knots)} knots: use fewer, or a straight line."
             )
-    return Number(name, fill, log, knots, indicator=name in plan.indicators)
+        parts[name] = Number(name, fills[name], log, knots, indicator=name in plan.indicators)
+    return parts
 
 
-def _category(sites: Sites, plan: Plan, name: str) -> Category:
-    told = sites.total("levels", column=name)
-    counts = {k.removeprefix("level/"): v for k, v in told.items() if k.startswith("level/")}
+def _means(sites: Sites, names: Sequence[str]) -> dict[str, float]:
+    """Return the means of the values that are not missing."""
+    if not names:
+        return {}
+    # Missing values count as 0 at first, and are counted. Then sums are taken around the mean,
+    # because sums far from 0 lose digits.
+    parts = [Number(name, 0.0, indicator=True) for name in names]
+    told = total(sites, "moments", parts=parts, centres=[0.0] * 2 * len(names))
+    sums, missing = told["sums"][0::2], told["sums"][1::2]
+    means = sums / (told["rows"] - missing)
+    filled = [Number(name, float(mean)) for name, mean in zip(names, means, strict=True)]
+    told = total(sites, "moments", parts=filled, centres=means.tolist())
+    means = means + told["sums"] / (told["rows"] - missing)
+    return dict(zip(names, means.tolist(), strict=True))
+
+
+def _require_logs(sites: Sites, names: Sequence[str], fills: Mapping[str, float]) -> None:
+    if not names:
+        return
+    counts = total(sites, "below", columns=list(names), thresholds=[[0.0]] * len(names))["counts"]
+    for name, [count] in zip(names, counts, strict=True):
+        if count or fills[name] <= 0:
+            raise FedcanonError(f"the column '{name}' has values up to 0: it has no logarithm.")
+
+
+def _category_parts(sites: Sites, plan: Plan, names: Sequence[str]) -> dict[str, Category]:
+    if not names:
+        return {}
+    told = total(sites, "levels", columns=list(names))
+    return {
+        name: _category(plan, name, _counts(told, k), int(told["rare"][k]))
+        for k, name in enumerate(names)
+    }
+
+
+def _counts(told: Answer, place: int) -> dict[str, int]:
+    """Return the counts of the levels of one of the categories."""
+    mark = f"{place}/"
+    return {k.removeprefix(mark): v for k, v in told.items() if k.startswith(mark)}
+
+
+def levels(sites: Sites, column: str) -> list[str]:
+    """Return the levels of a category over all sites, numbers in their order before texts."""
+    return sorted(_counts(total(sites, "levels", columns=[column]), 0), key=_order)
+
+
+def _order(level: str) -> tuple[int, float, str]:
+    try:
+        return 0, float(level), level
+    except ValueError:
+        return 1, 0.0, level
+
+
+def _category(plan: Plan, name: str, counts: Mapping[str, int], rare: int) -> Category:
     named = {level: n for level, n in counts.items() if n >= plan.minimum_count and level != OTHER}
-    rest = told["rare"] + sum(n for level, n in counts.items() if level not in named)
+    rest = rare + sum(n for level, n in counts.items() if level not in named)
     if not named:
         raise FedcanonError(
             f"no level of '{name}' has {plan.minimum_count} rows: leave the column out, or lower "
             "minimum_count."
         )
     reference = max(sorted(named), key=lambda level: named[level])
-    levels = [level for level in sorted(named) if level != reference] + ([OTHER] if rest else [])
-    if not levels:
+    others = sorted((level for level in named if level != reference), key=_order)
+    others += [OTHER] if rest else []
+    if not others:
         raise FedcanonError(f"the column '{name}' has only the level '{reference}': leave it out.")
     how = str(plan.missing.get(name, "most_frequent"))
     fill = reference if how == "most_frequent" else how
-    if fill not in (reference, *levels):
+    if fill not in (reference, *others):
         raise FedcanonError(f"'{fill}' is no level of '{name}' to stand for missing values.")
-    return Category(name, reference, tuple(levels), fill)
+    return Category(name, reference, tuple(others), fill)
 
 
 def _standardised(sites: Sites, parts: tuple[Number | Category, ...]) -> Recipe:
     """Find means and deviations; the second from the first, because sums of squares cancel."""
     width = sum(len(part.columns) for part in parts)
-    first = sites.total("moments", parts=list(parts), centres=[0.0] * width)
+    first = total(sites, "moments", parts=parts, centres=[0.0] * width)
     means = first["sums"] / first["rows"]
-    second = sites.total("moments", parts=list(parts), centres=means.tolist())
-    means = means + second["sums"] / second["rows"]
-    scales = np.sqrt(second["squares"] / second["rows"] - (second["sums"] / second["rows"]) ** 2)
+    second = total(sites, "moments", parts=parts, centres=means.tolist())
+    shift = second["sums"] / second["rows"]
+    scales = np.sqrt(second["squares"] / second["rows"] - shift**2)
+    means = means + shift
     names = [name for part in parts for name in part.columns]
     for constant in np.flatnonzero(scales <= 1e-12 * np.maximum(1, np.abs(means)))[:1]:
         raise FedcanonError(f"'{names[constant]}' is the same in all rows: leave its column out.")
-    return Recipe(parts, means, scales)
-
-
-def quantiles(sites: Sites, column: str, shares: Sequence[float]) -> list[float]:
-    """Return quantiles of a column over all sites, as NumPy computes them of the pooled values.
-
-    The k-th smallest value is found exactly, by counts of values below thresholds: floating-point
-    numbers are numbered in their order, and each question divides what is left into 256 parts.
-    """
-    count = int(sites.total("counts", columns=[column])[f"present/{column}"])
-    places = [share * (count - 1) for share in shares]
-    ranks = sorted({int(p) for p in places} | {min(int(p) + 1, count - 1) for p in places})
-    values = {rank: _smallest(sites, column, rank) for rank in ranks}
-    found = []
-    for place in places:
-        low, high = values[int(place)], values[min(int(place) + 1, count - 1)]
-        found.append(low + (high - low) * (place - int(place)))
-    return found
-
-
-def _smallest(sites: Sites, column: str, rank: int) -> float:
-    """Return the value at a place of all sites' values in increasing order, counted from 0."""
-    low, high = _number_of(-np.inf), _number_of(np.inf)  # the value is above low, at most high
-    while high - low > 1:
-        steps = [low + (high - low) * k // 256 for k in range(1, 257)]
-        counts = sites.total("below", column=column, thresholds=[_float_of(s) for s in steps])
-        place = int(np.searchsorted(counts["counts"], rank, side="right"))
-        low, high = (steps[place - 1] if place else low), steps[place]
-    return _float_of(high)
-
-
-def _number_of(value: float) -> int:
-    """Return the number of a floating-point number in the order of all of them."""
-    bits = int(np.float64(value).view(np.int64))
-    return bits if bits >= 0 else -(bits & (2**63 - 1))
-
-
-def _float_of(number: int) -> float:
-    """Return the floating-point number with a number in the order of all of them."""
-    size = float(np.int64(abs(number)).view(np.float64))
-    return size if number >= 0 else -size
+    return Recipe(parts, tuple(means.tolist()), tuple(scales.tolist()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -82,8 +83,8 @@ class Category:
         """
         known = {self.reference, *self.levels}
         unknown = OTHER if OTHER in known else self.reference
-        texts = np.where(values.isna(), self.fill, values.map(str))
-        found = np.array([text if text in known else unknown for text in texts], dtype=object)
+        shown = np.where(values.isna(), self.fill, texts(values))
+        found = np.array([text if text in known else unknown for text in shown], dtype=object)
         return np.stack([found == level for level in self.levels], axis=1).astype("float64")
 
 
@@ -98,8 +99,8 @@ class Recipe:
     """
 
     parts: tuple[Number | Category, ...]
-    means: Array
-    scales: Array
+    means: tuple[float, ...]
+    scales: tuple[float, ...]
 
     @property
     def columns(self) -> list[str]:
@@ -113,18 +114,28 @@ class Recipe:
 
     def prepared(self, table: pd.DataFrame) -> Array:
         """Return the prepared columns of a table, with the mean 0 and the deviation 1 over all."""
-        return (plain(self.parts, table) - self.means) / self.scales
+        return self.standardised(plain(self.parts, table))
 
-    def original(self, coefficients: Array, intercept: float) -> tuple[Array, float]:
-        """Return coefficients and intercept on the scale of the tables."""
-        own = coefficients / self.scales
-        return own, float(intercept - own @ self.means)
+    def standardised(self, columns: Array) -> Array:
+        """Return prepared columns centred and scaled."""
+        found: Array = (columns - np.array(self.means)) / np.array(self.scales)
+        return found
 
 
-def plain(parts: tuple[Number | Category, ...], table: pd.DataFrame) -> Array:
+def plain(parts: Sequence[Number | Category], table: pd.DataFrame) -> Array:
     """Return the prepared columns before they are centred and scaled."""
     columns = [part.prepared(table[part.name]) for part in parts]
     return np.concatenate(columns, axis=1) if columns else np.empty((len(table), 0))
+
+
+def texts(values: pd.Series) -> pd.Series:
+    """Return values as texts that do not depend on the type of the column: 1 and 1.0 are "1"."""
+    return values.astype(object).map(_text)
+
+
+def _text(value: object) -> str:
+    whole = isinstance(value, float | np.floating) and float(value).is_integer()
+    return str(int(value)) if whole else str(value)  # type: ignore[call-overload]
 
 
 def spline(values: Array, knots: tuple[float, ...]) -> list[Array]:

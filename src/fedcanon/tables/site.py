@@ -7,15 +7,21 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedcanon.errors import FedcanonError
-from fedcanon.tables.recipe import Category, Number, plain
+from fedcanon.tables.recipe import Category, Number, plain, texts
 
 if TYPE_CHECKING:
     import pandas as pd
 
+Array = NDArray[np.float64]
+
 Answer = dict[str, Any]
-"""Numbers by name. Those of several sites are added name by name."""
+"""Numbers and arrays by name. Those of several sites are added name by name."""
+
+HARMLESS = "kinds"
+"""The request that a site answers for itself, whatever its ``minimum_sites``: types of columns."""
 
 
 @dataclass(frozen=True)
@@ -23,16 +29,21 @@ class Guards:
     """What a site allows; it sets this itself, and the server cannot change it.
 
     Args:
-        minimum_rows: Rows below which the site takes no part.
+        minimum_rows: Rows that the site, and any part of its rows that is asked about, must have.
         minimum_count: Rows that a level of a category must have to be named.
+        minimum_sites: Sites over which an answer must be added up. Above 1 there are no results for
+            this site alone.
         columns: The columns that may be used; None allows all.
-        rows_for_each_parameter: Rows that the site must have for each parameter of a model.
+        parameters_per_row: Parameters that a model may have, as a share of the site's rows.
+        penalised: Whether models with a penalty may have more.
     """
 
-    minimum_rows: int = 10
+    minimum_rows: int = 5
     minimum_count: int = 5
+    minimum_sites: int = 1
     columns: frozenset[str] | None = None
-    rows_for_each_parameter: float = 0.0
+    parameters_per_row: float = 0.33
+    penalised: bool = True
 
 
 @dataclass(frozen=True)
@@ -49,49 +60,71 @@ class SiteTable:
     table: pd.DataFrame
     guards: Guards = field(default_factory=Guards)
 
-    def answer(self, what: str, **arguments: Any) -> Answer:
-        """Answer a question about the table.
+    @property
+    def requests(self) -> Mapping[str, Callable[..., Answer]]:
+        """What the site can be asked, by name."""
+        return {
+            "kinds": self.kinds,
+            "counts": self.counts,
+            "levels": self.levels,
+            "below": self.below,
+            "moments": self.moments,
+        }
+
+    def answer(self, what: str, sites: int, arguments: Mapping[str, Any]) -> Answer:
+        """Answer a request about the table.
 
         Args:
-            what: "kinds", "counts", "levels", "below" or "moments"; see the methods.
-            arguments: What the question is about.
+            what: The name of the request; see ``requests``.
+            sites: Over how many sites the answers are added up.
+            arguments: The arguments of the request.
 
         Raises:
             FedcanonError: A guard refuses, or a column is missing; the site and the reason are
                 named.
         """
-        rows = len(self.table)
+        self._require_rows(len(self.table))
+        if what != HARMLESS:
+            self.require_sites(sites)
+        return self.requests[what](**arguments)
+
+    def _require_rows(self, rows: int) -> None:
         if rows < self.guards.minimum_rows:
-            raise self._refused(f"it has {rows} rows, fewer than its minimum_rows")
-        questions: Mapping[str, Callable[..., Answer]] = {
-            "kinds": self._kinds,
-            "counts": self._counts,
-            "levels": self._levels,
-            "below": self._below,
-            "moments": self._moments,
-        }
-        return questions[what](**arguments)
-
-    def numbers_of(self, column: str) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """Return a column of numbers without missing values, for use at the site itself.
-
-        Raises:
-            FedcanonError: A value is missing, or is no number.
-        """
-        values = self._column(column)
-        if values.isna().any():
-            raise FedcanonError(
-                f"the column '{column}' of the site {self.name} lacks {int(values.isna().sum())} "
-                "values: leave these rows out."
+            raise self.refused(
+                f"it has {rows} rows for this, fewer than its minimum_rows = "
+                f"{self.guards.minimum_rows}"
             )
-        return self._numbers(column)
 
-    def _refused(self, why: str) -> FedcanonError:
+    def require_sites(self, sites: int) -> None:
+        """Refuse an answer that is added up over too few sites."""
+        if sites < self.guards.minimum_sites:
+            raise self.refused(
+                f"it answers only in sums over at least minimum_sites = {self.guards.minimum_sites}"
+                f" sites, not over {sites}"
+            )
+
+    def refused(self, why: str) -> FedcanonError:
+        """Return the error that says which guard refuses a request."""
         return FedcanonError(f"the site {self.name} refuses: {why}.")
 
-    def _column(self, name: str) -> pd.Series:
+    def part(self, rows: NDArray[np.bool_]) -> pd.DataFrame:
+        """Return some of the rows; there must be enough of them and of all others, or none.
+
+        Of few others one would learn by the difference between an answer and that for all rows.
+        """
+        for count in (int(rows.sum()), int((~rows).sum())):
+            if count:
+                self._require_rows(count)
+        return self.table[rows]
+
+    def column(self, name: str) -> pd.Series:
+        """Return a column, if it may be used.
+
+        Raises:
+            FedcanonError: It may not, or there is none of this name.
+        """
         if self.guards.columns is not None and name not in self.guards.columns:
-            raise self._refused(f"the column '{name}' may not be used")
+            raise self.refused(f"the column '{name}' is none of the columns that may be used")
         if name not in self.table.columns:
             raise FedcanonError(
                 f"the table of the site {self.name} has no column '{name}': it has "
@@ -99,61 +132,90 @@ class SiteTable:
             )
         return self.table[name]
 
-    def _numbers(self, column: str) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """The values of a column that are not missing."""
+    def numbers(self, column: str) -> pd.Series:
+        """Return a column of numbers, some of which may be missing.
+
+        Raises:
+            FedcanonError: A value is no number.
+        """
         import pandas as pd
 
-        values = self._column(column)
-        found = pd.to_numeric(values, errors="coerce")
-        odd = values.notna() & found.isna()
+        values = self.column(column)
+        found = pd.to_numeric(values, errors="coerce").astype("float64")
+        odd = (values.notna() & found.isna()) | np.isinf(found)
         if odd.any():
             raise FedcanonError(
                 f"the column '{column}' of the site {self.name} has the value "
                 f"{values[odd].iloc[0]!r:.40}, which is no number: mend it, or name the column "
                 "among the categories."
             )
-        return found.dropna().to_numpy("float64")
+        return found
 
-    def _kinds(self, columns: Sequence[str]) -> Answer:
+    def complete(self, column: str) -> Array:
+        """Return a column of numbers of which none is missing.
+
+        Raises:
+            FedcanonError: A value is missing, or is no number.
+        """
+        values = self.numbers(column)
+        self._require_complete(column, values)
+        return values.to_numpy()
+
+    def complete_texts(self, column: str) -> NDArray[np.object_]:
+        """Return a column of texts of which none is missing."""
+        values = self.column(column)
+        self._require_complete(column, values)
+        return texts(values).to_numpy(dtype=object)
+
+    def _require_complete(self, column: str, values: pd.Series) -> None:
+        if values.isna().any():
+            raise FedcanonError(
+                f"the column '{column}' of the site {self.name} lacks {int(values.isna().sum())} "
+                "values: leave these rows out."
+            )
+
+    def plain(self, parts: Sequence[Number | Category]) -> Array:
+        """Return the prepared columns before they are centred and scaled, for the site itself."""
+        for part in parts:
+            self.numbers(part.name) if isinstance(part, Number) else self.column(part.name)
+        return plain(parts, self.table)
+
+    def kinds(self, columns: Sequence[str]) -> Answer:
         """Tell which of the columns hold numbers (1) and which texts (0)."""
         from pandas.api import types
 
         kinds = {}
         for name in columns:
-            values = self._column(name)
+            values = self.column(name)
             is_number = types.is_numeric_dtype(values) and not types.is_bool_dtype(values)
-            kinds[name] = int(is_number)
+            # A column without any value fits both.
+            kinds[name] = int(is_number or bool(values.isna().all()))
         return kinds
 
-    def _counts(self, columns: Sequence[str]) -> Answer:
+    def counts(self, columns: Sequence[str]) -> Answer:
         """Count the rows, and the values of each column that are not missing."""
-        present = {name: int(self._column(name).notna().sum()) for name in columns}
-        return {"rows": len(self.table), **{f"present/{k}": v for k, v in present.items()}}
+        present = [int(self.column(name).notna().sum()) for name in columns]
+        return {"rows": len(self.table), "present": np.array(present, dtype=np.float64)}
 
-    def _levels(self, column: str) -> Answer:
-        """Count the levels of a category; those below ``minimum_count`` are not named."""
-        values = self._column(column).dropna()
-        counts = values.map(str).value_counts()
-        named = counts[counts >= self.guards.minimum_count]
-        rare = int(counts.sum() - named.sum())
-        return {**{f"level/{k}": int(v) for k, v in named.items()}, "rare": rare}
+    def levels(self, columns: Sequence[str]) -> Answer:
+        """Count the levels of categories; those below ``minimum_count`` are not named."""
+        told: Answer = {"rare": np.zeros(len(columns))}
+        for k, name in enumerate(columns):
+            counts = texts(self.column(name).dropna()).value_counts()
+            named = counts[counts >= self.guards.minimum_count]
+            told |= {f"{k}/{level}": int(n) for level, n in named.items()}
+            told["rare"][k] = counts.sum() - named.sum()
+        return told
 
-    def _below(self, column: str, thresholds: Sequence[float]) -> Answer:
-        """Count the values below or at each threshold."""
-        values = np.sort(self._numbers(column))
-        counts = np.searchsorted(values, thresholds, side="right")
-        return {"counts": counts.astype(np.int64)}
+    def below(self, columns: Sequence[str], thresholds: Sequence[Sequence[float]]) -> Answer:
+        """Count the values of columns below or at thresholds, a row of them for each column."""
+        counts = [
+            np.searchsorted(np.sort(self.numbers(name).dropna()), own, side="right")
+            for name, own in zip(columns, thresholds, strict=True)
+        ]
+        return {"counts": np.array(counts, dtype=np.float64)}
 
-    def _moments(self, parts: Sequence[Number | Category], centres: Sequence[float]) -> Answer:
+    def moments(self, parts: Sequence[Number | Category], centres: Sequence[float]) -> Answer:
         """Sum the prepared columns less their centres, and the squares of that."""
-        rows = plain(tuple(parts), self.table) - np.asarray(centres)
+        rows = self.plain(parts) - np.asarray(centres)
         return {"rows": len(rows), "sums": rows.sum(0), "squares": (rows**2).sum(0)}
-
-
-def added(answers: Sequence[Answer]) -> Answer:
-    """Add answers name by name; a name that an answer does not have counts as 0."""
-    total: Answer = {}
-    for answer in answers:
-        for name, value in answer.items():
-            total[name] = total[name] + value if name in total else value
-    return total

@@ -1,0 +1,188 @@
+"""What a site must know to measure a model on its rows."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcanon.errors import FedcanonError
+from fedcanon.layout import Layout
+from fedcanon.objectives.cox import Cox
+from fedcanon.objectives.families import FAMILIES
+from fedcanon.objectives.linear import LinearObjective
+from fedcanon.objectives.multinomial import Multinomial
+from fedcanon.randomness import Purpose, generator
+from fedcanon.tables.recipe import Recipe
+from fedcanon.tables.site import SiteTable
+
+BINOMIAL, COX, MULTINOMIAL = "binomial", "cox", "multinomial"
+
+Objective = LinearObjective | Multinomial
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Some of the rows of every site, which each site finds itself.
+
+    Args:
+        parts: The rows of each site are divided at random into so many parts.
+        part: The part that is meant, counted from 0.
+        draw: Distinguishes several divisions.
+        seed: Decides the divisions.
+        site: If there is a name, all rows of this site are meant instead, and none of others.
+        rest: Whether all other rows are meant instead.
+    """
+
+    parts: int = 1
+    part: int = 0
+    draw: int = 0
+    seed: int = 0
+    site: str = ""
+    rest: bool = False
+
+    def of(self, name: str, count: int) -> NDArray[np.bool_]:
+        """Tell which of a site's rows are meant."""
+        if self.site:
+            chosen = np.full(count, name == self.site)
+        else:
+            rng = generator(self.seed, Purpose.FOLDS, self.draw, zlib.crc32(name.encode()))
+            chosen = rng.permutation(count) % self.parts == self.part
+        return ~chosen if self.rest else chosen
+
+
+ALL = Rows()
+"""All rows of all sites."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """Everything about a model but its numbers.
+
+    Its vector has the weights of the columns, then those of columns that are free of the penalty,
+    then the intercept, which a Cox model does not have. With several classes each of these three
+    has an entry for every class, class by class.
+
+    Args:
+        recipe: How columns are prepared. Those that are free come last.
+        response: The column to be explained; for "cox" the time.
+        family: A name of ``FAMILIES``, "multinomial" or "cox".
+        options: Parameters of the family.
+        event: For "cox", the column that says whether the event has happened.
+        weights: The column with the weights of rows.
+        offset: The column with what is added to the score.
+        free: The columns that are not penalised.
+        classes: The levels of the response, if it has classes.
+        class_weights: The weight of each class, by which the weights of rows are multiplied.
+    """
+
+    recipe: Recipe
+    response: str
+    family: str
+    options: tuple[tuple[str, float | str], ...] = ()
+    event: str | None = None
+    weights: str | None = None
+    offset: str | None = None
+    free: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()
+    class_weights: tuple[float, ...] = ()
+
+    @property
+    def has_intercept(self) -> bool:
+        """Whether there is an intercept, which the baseline hazard of Cox's model contains."""
+        return self.family != COX
+
+    @property
+    def outputs(self) -> int:
+        """How many scores a row has: one for each class of a multinomial model, else one."""
+        return len(self.classes) if self.family == MULTINOMIAL else 1
+
+    @property
+    def unpenalised(self) -> int:
+        """How many of the prepared columns are free."""
+        return sum(name in self.free for name in self.recipe.variables)
+
+    @property
+    def penalised(self) -> int:
+        """How many of the prepared columns are penalised."""
+        return len(self.recipe.columns) - self.unpenalised
+
+    @property
+    def size(self) -> int:
+        """The length of the vector."""
+        return self.outputs * (len(self.recipe.columns) + self.has_intercept)
+
+    @property
+    def has_dispersion(self) -> bool:
+        """Whether the variance has a factor that is estimated beside the model."""
+        family = FAMILIES.get(self.family)
+        return family is not None and family(**dict(self.options)).has_dispersion
+
+    @property
+    def layout(self) -> Layout:
+        """The parts of the vector; only ``weight`` is penalised."""
+        parts: list[tuple[str, tuple[int, ...]]] = [("weight", (self.outputs, self.penalised))]
+        parts += [("free", (self.outputs * self.unpenalised,))] if self.unpenalised else []
+        return Layout.of([*parts, ("bias", (self.outputs,))] if self.has_intercept else parts)
+
+    def objective(self, site: SiteTable) -> Objective:
+        """Return the loss on the rows of a site.
+
+        Raises:
+            FedcanonError: A response is missing or cannot be; the site is named.
+        """
+        features = self.recipe.standardised(site.plain(self.recipe.parts))
+        try:
+            return self._objective(site, features)
+        except FedcanonError as error:
+            if site.name in str(error):
+                raise
+            raise FedcanonError(f"the site {site.name}: {error}") from None
+
+    def _objective(self, site: SiteTable, features: NDArray[np.float64]) -> Objective:
+        options: dict[str, Any] = dict(self.options)
+        weights = None if self.weights is None else site.complete(self.weights)
+        if self.family == COX:
+            assert self.event is not None
+            times, events = site.complete(self.response), site.complete(self.event)
+            return Cox(features, times, events, free=self.unpenalised, **options)
+        if self.classes:
+            labels = self._labels(site)
+            if self.class_weights:
+                own = np.asarray(self.class_weights)[labels]
+                weights = own if weights is None else weights * own
+            if self.family == MULTINOMIAL:
+                return Multinomial(
+                    features, labels, len(self.classes), weights=weights, free=self.unpenalised
+                )
+            response = labels.astype(np.float64)
+        else:
+            response = site.complete(self.response)
+        return LinearObjective(
+            features,
+            response,
+            FAMILIES[self.family](**options),
+            weights=weights,
+            offset=None if self.offset is None else site.complete(self.offset),
+            free=self.unpenalised,
+        )
+
+    def _labels(self, site: SiteTable) -> NDArray[np.intp]:
+        """Return the number of each row's class."""
+        found = site.complete_texts(self.response)
+        numbers: Mapping[str, int] = {level: k for k, level in enumerate(self.classes)}
+        if any(text not in numbers for text in found):
+            raise FedcanonError(
+                f"the column '{self.response}' of the site {site.name} has a value that is none of "
+                f"{', '.join(self.classes)}, which are those with enough rows to be named."
+            )
+        return np.array([numbers[text] for text in found], dtype=np.intp)
+
+    def class_counts(self, site: SiteTable) -> NDArray[np.float64]:
+        """Count the rows of each class at a site."""
+        counts = np.bincount(self._labels(site), minlength=len(self.classes))
+        return counts.astype(np.float64)

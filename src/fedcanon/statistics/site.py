@@ -1,0 +1,154 @@
+"""What a site tells of models on its rows: sums of values, gradients, Hessians and measures."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedcanon.errors import FedcanonError
+from fedcanon.expansion import expansion_length, pack_expansion
+from fedcanon.objectives.linear import LinearObjective
+from fedcanon.statistics.model import ALL, Model, Objective, Rows
+from fedcanon.statistics.quality import measures, no_measures
+from fedcanon.tables.site import Answer, SiteTable
+from fedcanon.units import GIB
+
+Vector = Sequence[float] | Tensor
+
+
+@dataclass(frozen=True)
+class StudySite(SiteTable):
+    """A site that takes part in a study."""
+
+    _kept: OrderedDict[tuple[Model, Rows], tuple[Objective | None, int]] = field(
+        default_factory=OrderedDict, compare=False, repr=False
+    )
+
+    @property
+    def requests(self) -> Mapping[str, Callable[..., Answer]]:
+        own: dict[str, Callable[..., Answer]] = {
+            "class_counts": self.class_counts,
+            "expansions": self.expansions,
+            "information": self.information,
+            "qualities": self.qualities,
+            "own_fit": self.own_fit,
+        }
+        return {**super().requests, **own}
+
+    def answer(self, what: str, sites: int, arguments: Mapping[str, object]) -> Answer:
+        for rows in arguments.get("rows", ()):  # type: ignore[attr-defined]
+            if rows.site:  # then not all sites are in the sum
+                self.require_sites(_summed(rows, self.name, sites))
+        return super().answer(what, sites, arguments)
+
+    def class_counts(self, model: Model) -> Answer:
+        """Count the rows of each class."""
+        return {"counts": model.class_counts(self)}
+
+    def expansions(
+        self,
+        model: Model,
+        rows: Sequence[Rows],
+        vectors: Sequence[Vector],
+        support: Sequence[int] | None = None,
+        *,
+        penalised: bool = True,
+    ) -> Answer:
+        """Sum losses, gradients and Hessians over rows, for each pair of rows and a vector.
+
+        Args:
+            model: The model.
+            rows: Which rows.
+            vectors: The numbers of the model, for each of them.
+            support: The entries of the vectors for which derivatives are wanted; None is all.
+            penalised: Whether the model is fitted with a penalty.
+        """
+        places = torch.arange(model.size) if support is None else torch.tensor(list(support))
+        self._require_few(len(places), penalised=penalised)
+        weights = np.zeros(len(rows))
+        found = torch.zeros(len(rows), expansion_length(len(places)), dtype=torch.float64)
+        for k, (own, vector) in enumerate(zip(rows, vectors, strict=True)):
+            objective = self._objective(model, own)
+            if objective is None:
+                continue
+            x = torch.as_tensor(vector, dtype=torch.float64)
+            value, gradient = objective.value_and_gradient(x)
+            hessian = objective.hessian(x)[places][:, places]
+            weights[k] = objective.total_weight
+            found[k] = weights[k] * pack_expansion(value, gradient[places], hessian)
+        return {"weights": weights, "expansions": found.numpy()}
+
+    def information(self, model: Model, vector: Vector, support: Sequence[int]) -> Answer:
+        """Tell Fisher's information about some entries of a model, and Pearson's statistic."""
+        self._require_few(len(support), penalised=False)
+        objective = self._objective(model, ALL)
+        if not isinstance(objective, LinearObjective):
+            raise FedcanonError("standard errors are for models with one response.")
+        x, places = torch.as_tensor(vector, dtype=torch.float64), torch.tensor(list(support))
+        return {
+            "weight": objective.total_weight,
+            "information": objective.information(x)[places][:, places].numpy(),
+            "pearson": objective.pearson(x) or 0.0,
+        }
+
+    def qualities(self, model: Model, rows: Sequence[Rows], vectors: Sequence[Vector]) -> Answer:
+        """Tell how good models are on rows, by numbers that add up over sites."""
+        found: list[Answer] = []
+        for own, vector in zip(rows, vectors, strict=True):
+            objective = self._objective(model, own)
+            x = torch.as_tensor(vector, dtype=torch.float64)
+            found.append(no_measures() if objective is None else measures(objective, x))
+        return {name: np.array([one[name] for one in found]) for name in no_measures()}
+
+    def own_fit(self, model: Model, support: Sequence[int]) -> Answer:
+        """Fit a model without penalty on the site's rows alone.
+
+        A site that is too small for it, or at which a column is constant, tells so: "fitted" is 0.
+        """
+        from fedcanon.statistics.refit import refit_over
+        from fedcanon.tables.sites import LocalSites
+
+        alone = replace(self, guards=replace(self.guards, minimum_sites=1))
+        try:
+            found = refit_over(LocalSites([alone]), model, support)
+        except FedcanonError:
+            return {"fitted": 0}
+        errors = np.sqrt(np.diag(found.covariance))
+        return {"fitted": 1, "estimates": found.vector.numpy()[list(support)], "errors": errors}
+
+    def objective(self, model: Model, rows: Rows = ALL) -> Objective | None:
+        """Return the loss on some rows, for a solver that runs at the sites themselves."""
+        return self._objective(model, rows)
+
+    def _require_few(self, parameters: int, *, penalised: bool) -> None:
+        limit = self.guards.parameters_per_row * len(self.table)
+        if parameters > limit and not (penalised and self.guards.penalised):
+            raise self.refused(
+                f"a model of {parameters} parameters is more than parameters_per_row = "
+                f"{self.guards.parameters_per_row:g} allows for its {len(self.table)} rows"
+            )
+
+    def _objective(self, model: Model, rows: Rows) -> Objective | None:
+        """Return the loss on some rows, None if there are none; those used last are kept."""
+        key = (model, rows)
+        if key not in self._kept:
+            part = self.part(rows.of(self.name, len(self.table)))
+            guards = replace(self.guards, minimum_rows=0)  # has been looked at
+            found = model.objective(SiteTable(self.name, part, guards)) if len(part) else None
+            self._kept[key] = found, 8 * len(part) * (len(model.recipe.columns) + 2)
+            while len(self._kept) > 1 and sum(size for _, size in self._kept.values()) > GIB:
+                self._kept.popitem(last=False)
+        self._kept.move_to_end(key)
+        return self._kept[key][0]
+
+
+def _summed(rows: Rows, name: str, sites: int) -> int:
+    """Return over how many sites an answer about rows is added up, if a site takes part."""
+    if rows.rest:
+        return sites if rows.site == name else sites - 1
+    return 1 if rows.site == name else sites
