@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.progress import Progress
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from fedcanon.cli.app import app, console, plain, table_of
 from fedcanon.cli.summary import two_columns
 from fedcanon.errors import FedcanonError
-from fedcanon.penalties import Penalty
-from fedcanon.runs.plots import check_writable, save
+from fedcanon.report.page.html import check_target
+from fedcanon.runs.config import parse_value, read_toml, validated
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from fedcanon.statistics.study import Study
-
-Names = Annotated[str | None, typer.Option(metavar="A,B,…")]
+    from fedcanon.statistics.findings import Findings, Watch
 
 
 @app.command()
@@ -29,150 +28,199 @@ def glm(
         list[Path],
         typer.Argument(help="CSV or Parquet files: one for each site, or one with a site column."),
     ],
-    label: Annotated[str, typer.Option(help="The column to be explained; times for cox.")],
+    label: Annotated[
+        str | None, typer.Option(help="The column to be explained; times for cox.")
+    ] = None,
     site: Annotated[str | None, typer.Option(help="The column that names the site.")] = None,
     family: Annotated[
-        str, typer.Option(help="gaussian, binomial, poisson, gamma, negative_binomial, huber, cox.")
-    ] = "binomial",
+        str | None,
+        typer.Option(
+            help="binomial (default), gaussian, poisson, gamma, negative_binomial, huber, "
+            "multinomial, cox."
+        ),
+    ] = None,
     event: Annotated[str | None, typer.Option(help="For cox: whether the event happened.")] = None,
-    columns: Names = None,
-    free: Names = None,
-    categories: Names = None,
+    columns: Annotated[
+        str | None, typer.Option(help="The columns to use; all others by default.", metavar="A,B,…")
+    ] = None,
+    free: Annotated[
+        str | None, typer.Option(help="Columns without penalty.", metavar="A,B,…")
+    ] = None,
+    categories: Annotated[
+        str | None, typer.Option(help="Columns of numbers that are categories.", metavar="A,B,…")
+    ] = None,
+    logs: Annotated[
+        str | None, typer.Option(help="Columns to take the logarithm of.", metavar="A,B,…")
+    ] = None,
     splines: Annotated[
         str | None, typer.Option(help="Columns with knots, such as age:4.", metavar="A:K,…")
     ] = None,
-    penalty: Annotated[str, typer.Option(help="A penalty with a kappa: l1, mcp, scad …")] = "l1",
-    kappa: Annotated[
-        float | None, typer.Option(help="κ; without it cross-validation chooses.")
+    missing: Annotated[
+        str | None,
+        typer.Option(help="mean, median, most_frequent or a value.", metavar="A:HOW,…"),
     ] = None,
-    cv: Annotated[int, typer.Option(min=2, help="Folds inside sites.")] = 5,
+    indicators: Annotated[
+        str | None, typer.Option(help="Columns with one for what is missing.", metavar="A,B,…")
+    ] = None,
+    weights: Annotated[str | None, typer.Option(help="The column of weights.")] = None,
+    balanced: Annotated[
+        bool | None, typer.Option("--balanced", help="The same weight for all classes.")
+    ] = None,
+    offset: Annotated[
+        str | None, typer.Option(help="The column of offsets, such as log exposure.")
+    ] = None,
+    penalty: Annotated[
+        str | None, typer.Option(help="l1 (default), mcp, scad, elastic_net, group_lasso …")
+    ] = None,
+    kappa: Annotated[float | None, typer.Option(help="κ; without it, it is chosen.")] = None,
+    choose: Annotated[
+        str | None, typer.Option(help="1se (default) or min of cross-validation, bic, ebic.")
+    ] = None,
+    cv: Annotated[int | None, typer.Option(min=2, help="Folds inside sites; 5.")] = None,
     leave_one_site_out: Annotated[
-        bool, typer.Option("--leave-one-site-out", help="Leave out one site after the other.")
-    ] = False,
-    simplest: Annotated[
-        bool, typer.Option("--1se/--min", help="The simplest within one error, or the best.")
-    ] = True,
-    plot: Annotated[Path | None, typer.Option(help="A picture of path and deviance.")] = None,
-    forest: Annotated[Path | None, typer.Option(help="A picture of the sites' own.")] = None,
+        bool | None, typer.Option("--leave-one-site-out", help="Leave out whole sites instead.")
+    ] = None,
+    stability: Annotated[
+        int | None, typer.Option(help="Subsamples of stability selection.")
+    ] = None,
+    study: Annotated[
+        Path | None, typer.Option(help="A TOML file with these settings; options change it.")
+    ] = None,
+    report: Annotated[Path, typer.Option(help="The report.")] = Path("report.html"),
+    table: Annotated[Path | None, typer.Option(help="The coefficients as CSV.")] = None,
 ) -> None:
     """Fit a sparse model over the tables of sites, of which only sums are used."""
-    from fedcanon.statistics.study import Question, begin_study
-    from fedcanon.tables.preparing import Plan
+    given = {
+        "label": label,
+        "family": family,
+        "event": event,
+        "columns": _listed(columns),
+        "free": _listed(free),
+        "categories": _listed(categories),
+        "logs": _listed(logs),
+        "splines": _paired("splines", splines),
+        "missing": _paired("missing", missing),
+        "indicators": _listed(indicators),
+        "weights": weights,
+        "balanced": balanced,
+        "offset": offset,
+        "penalty": _penalty(penalty),
+        "kappa": kappa,
+        "choose": choose,
+        "folds": cv,
+        "leave_one_site_out": leave_one_site_out,
+        "stability": stability,
+    }
+    from fedcanon.statistics.findings import investigate
+    from fedcanon.statistics.report import write_coefficients, write_report
+    from fedcanon.statistics.settings import StudySettings
+    from fedcanon.tables.sites import LocalSites
 
-    for picture in filter(None, (plot, forest)):
-        check_writable(picture)
-    found = _sites(tables, site)
-    used = {label, site, event}
-    given = _listed(columns) or [c for c in found[0].table.columns if c not in used]
-    knots = {name: int(number) for name, _, number in (s.partition(":") for s in _listed(splines))}
-    plan = Plan(given, categories=_listed(categories), splines=knots)
-    question = Question(label, plan, family, event=event, free=_listed(free))
-    with console.status("preparing the tables …"):
-        study = begin_study(found, question)
-    table = {"name": penalty} | ({"form": "lambda"} if penalty in ("mcp", "scad") else {})
-    over = "sites" if leave_one_site_out else "rows"
-    chosen = _chosen(study, table, kappa, cv, over, simplest=simplest, plot=plot)
-    _show(study, chosen, forest)
+    for target in filter(None, (report, table)):
+        check_target(target)
+    started = read_toml(study) if study else {}
+    settings = validated(StudySettings, started | {k: v for k, v in given.items() if v is not None})
+    sites = _sites(tables, site)
+    with _progress() as watch:
+        found = investigate(
+            LocalSites(sites), settings, [str(c) for c in sites[0].table.columns], watch
+        )
+    _show(found)
+    write_report(found, report)
+    console.print(f"report written to {plain(report)}")
+    if table is not None:
+        write_coefficients(found, table)
+        console.print(f"coefficients written to {plain(table)}")
 
 
-def _listed(text: str | None) -> list[str]:
-    return [word.strip() for word in (text or "").split(",") if word.strip()]
+def _listed(text: str | None) -> list[str] | None:
+    return None if text is None else [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _paired(option: str, text: str | None) -> dict[str, Any] | None:
+    """Read ``age:4,weight:5``."""
+    if text is None:
+        return None
+    found = {}
+    for word in _listed(text) or ():
+        name, colon, value = word.rpartition(":")
+        if not (colon and name and value):
+            raise FedcanonError(f"--{option} takes column:value, such as age:4, not '{word}'.")
+        found[name] = parse_value(value)
+    return found
+
+
+def _penalty(name: str | None) -> dict[str, Any] | None:
+    if name is None:
+        return None
+    return {"name": name} | ({"groups": "variables"} if "group" in name else {})
 
 
 def _sites(tables: Sequence[Path], site: str | None) -> list[Any]:
+    """Read the sites: a table for each, or the parts of one."""
     from fedcanon.data.own.tables import read_table
-    from fedcanon.tables.site import SiteTable
+    from fedcanon.statistics.site import StudySite
 
-    read = {path.stem: read_table(path) for path in tables}
+    read = {path.name.partition(".")[0]: read_table(path) for path in tables}
     if len(read) < len(tables):
         raise FedcanonError("two tables have the same name, so that their sites would have it too.")
     if site is None:
-        return [SiteTable(name, table) for name, table in read.items()]
-    found: dict[str, pd.DataFrame] = {}
+        return [StudySite(name, table) for name, table in read.items()]
+    found: dict[str, list[pd.DataFrame]] = {}
     for path, table in zip(tables, read.values(), strict=True):
         if site not in table.columns:
             names = ", ".join(map(str, table.columns))
             raise FedcanonError(f"{path} has no column '{site}': it has {names}.")
-        found |= {str(name): own.drop(columns=site) for name, own in table.groupby(site)}
-    return [SiteTable(name, table) for name, table in sorted(found.items())]
+        if missing := int(table[site].isna().sum()):
+            raise FedcanonError(f"{missing} rows of {path} have no '{site}': leave them out.")
+        for name, own in table.groupby(site):
+            found.setdefault(str(name), []).append(own.drop(columns=site))
+    import pandas as pd
+
+    return [
+        StudySite(name, pd.concat(parts, ignore_index=True))
+        for name, parts in sorted(found.items())
+    ]
 
 
-def _chosen(
-    study: Study,
-    table: dict[str, Any],
-    kappa: float | None,
-    folds: int,
-    over: Any,
-    *,
-    simplest: bool,
-    plot: Path | None,
-) -> Penalty:
-    """Return the penalty with the given κ, or with the one that cross-validation chooses."""
-    from fedcanon.statistics.choosing import automatic_kappas, follow_path, validate
-    from fedcanon.statistics.pictures import plot_choice
+@contextmanager
+def _progress() -> Iterator[Watch]:
+    """Show what is being done: a bar in a terminal, a line for each part elsewhere."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    terminal = console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=not terminal) as bar:
+        task = bar.add_task("")
 
-    def penalty_at(value: float) -> Penalty:
-        return study.penalty({**table, "kappa": value})
+        def watch(what: str, done: int, of: int) -> None:
+            if not terminal and not done:
+                console.print(f"[dim]{plain(what)} …[/]")
+            bar.update(task, description=plain(what), completed=done, total=of)
 
-    if kappa is not None:
-        return penalty_at(kappa)
-    kappas = automatic_kappas(study, penalty_at)
-    count = len(study.sites) if over == "sites" else folds
-    with Progress(console=console, transient=True) as progress:
-        task = progress.add_task("cross-validation", total=(count + 1) * len(kappas))
-
-        def advance() -> None:
-            progress.advance(task)
-
-        path = follow_path(study, penalty_at, kappas, advance)
-        found = validate(study, table, kappas, folds=folds, over=over, watch=advance)
-    place = found.simplest if simplest else found.best
-    console.print(
-        f"κ = {kappas[place]:.4g}, the {'simplest within one error' if simplest else 'best'} of "
-        f"{len(kappas)} by {count} {'sites left out' if over == 'sites' else 'folds'}; deviance of "
-        f"rows left out {found.means[place]:.4f} ± {found.errors[place]:.4f}"
-    )
-    if plot is not None:
-        save(plot_choice(path, study.recipe.columns, found), plot)
-        console.print(f"picture written to {plain(plot)}")
-    return penalty_at(float(kappas[place]))
+        yield watch
 
 
-def _show(study: Study, penalty: Penalty, forest: Path | None) -> None:
-    from fedcanon.statistics.heterogeneity import differences
-    from fedcanon.statistics.pictures import plot_forest
-    from fedcanon.statistics.quality import quality
-    from fedcanon.statistics.solving import support
+def _show(found: Findings) -> None:
+    """Print the model and how good it is."""
+    from fedcanon.statistics.report import coefficients, facts, qualities
 
-    solution = study.fitted(penalty)
-    table = study.summary(solution, penalty)
-    kept = table[table["refit"].notna()]
-    rows = {
-        "sites": f"{len(study.sites)} with {sum(len(s.table) for s in study.sites):,} rows",
-        "columns": f"{len(kept) - study.has_intercept} of {len(study.recipe.columns)} selected",
-        "rounds": f"{solution.rounds}{'' if solution.converged else ', not converged'}",
-    }
-    console.print(two_columns(rows))
-    numbers = ("penalised", "refit", "error", "95 % from", "to", "p")
-    shown = table_of("column", numbers=numbers)
-    for name, row in kept.iterrows():
-        values = (row[c] for c in ("coefficient", "refit", "error", "low", "high"))
-        shown.add_row(plain(name), *(f"{v:.4g}" for v in values), f"{row['p']:.2g}")
+    console.print(two_columns(facts(found)))
+    level = f"{found.settings.level:.0%}".replace("%", " %")
+    shown = table_of("column", numbers=("penalised", "refit", "error", f"{level} from", "to", "p"))
+    keys = ("coefficient", "refit", "error", "low", "high", "p")
+    for row in coefficients(found):
+        shown.add_row(plain(row["name"]), *(row[key] for key in keys))
     console.print(shown)
-    console.print(
-        "[dim]Refit, errors and p-values are without penalty and conditional on the selection.[/]"
-    )
-    sites = table_of("site", numbers=("rows", "deviance", "AUC", "Brier", "slope", "C"))
-    for site, client in zip(study.sites, study.problem.clients, strict=True):
-        found = quality(client, solution.vector)  # type: ignore[arg-type]
-        measures = (found.auc, found.brier, found.slope, found.concordance)
-        texts = ("" if value is None else f"{value:.3f}" for value in measures)
-        sites.add_row(plain(site.name), f"{found.rows:,}", f"{found.deviance:.4f}", *texts)
+    if found.table["refit"].notna().any():
+        console.print(
+            "[dim]Refit, errors and p-values are without penalty and conditional on the selection."
+            "[/]",
+            soft_wrap=True,
+        )
+    rows = qualities(found)
+    used = [key for key in rows[0] if any(row[key] != "–" for row in rows)]
+    sites = table_of("site", numbers=used[1:])
+    for row in rows:
+        sites.add_row(*(plain(row[key]) for key in used))
     console.print(sites)
-    if forest is not None:
-        chosen = support(solution.vector, penalty)
-        own = differences(study, chosen)
-        common = table.loc[own.columns]
-        figure = plot_forest(own, common["refit"].to_numpy(), common["error"].to_numpy())
-        save(figure, forest)
-        console.print(f"picture written to {plain(forest)}")
+    for note in found.notes:
+        console.print(f"[yellow]{plain(note)}[/]", soft_wrap=True)

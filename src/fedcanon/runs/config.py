@@ -10,7 +10,7 @@ import difflib
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -28,6 +28,7 @@ from fedcanon.files import explained
 from fedcanon.objectives.augment import Name as Augmentation
 
 Table = dict[str, Any]
+S = TypeVar("S", bound=BaseModel)
 
 DEPLOYED = "deployed"
 """The engine name of a run with real clients."""
@@ -177,7 +178,7 @@ def load_config(path: Path | None = None, settings: Sequence[str] = ()) -> Confi
     Raises:
         FedcanonError: The file cannot be read, or a setting is not valid.
     """
-    table = {} if path is None else _read(path)
+    table = {} if path is None else read_toml(path)
     for setting in settings:
         _apply(table, setting)
     return _completed(table)
@@ -201,7 +202,7 @@ def make_config(
     if isinstance(source, Config):
         table = source.model_dump()
     elif isinstance(source, str | Path):
-        table = _read(Path(source))
+        table = read_toml(Path(source))
     elif source is not None:
         _change(table, source)
     _change(table, settings)
@@ -221,7 +222,12 @@ def _change(table: Table, settings: Mapping[str, Any]) -> None:
 _NAMED = ("data", "model", "loss", "penalty", "algorithm", "compression")
 
 
-def _read(path: Path) -> Table:
+def read_toml(path: Path) -> Table:
+    """Read a TOML file.
+
+    Raises:
+        FedcanonError: It cannot be read, or is no TOML.
+    """
     try:
         with explained(f"cannot read {path}"):
             return _parsed(path.read_text(encoding="utf-8"))
@@ -258,7 +264,7 @@ def _completed(table: Table) -> Config:
         # A method or penalty that is named starts from its own defaults, not the default run's.
         if isinstance(given, dict) and not given.keys() & complete:
             table[name] = {**default, **given}
-    return _validated(table)
+    return validated(Config, table)
 
 
 def changed(config: Config, settings: Mapping[str, Any]) -> Config:
@@ -266,7 +272,7 @@ def changed(config: Config, settings: Mapping[str, Any]) -> Config:
     table = config.model_dump()
     for key, value in settings.items():
         _put(table, key, value)
-    return _validated(table)
+    return validated(Config, table)
 
 
 def dotted(table: Table, prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -284,11 +290,17 @@ def engine_settings(name: str | None, workers: int | None) -> Table:
     return {key: value for key, value in given.items() if value is not None}
 
 
-def _validated(table: Table) -> Config:
+def validated(kind: type[S], table: Table) -> S:
+    """Return the settings in a table.
+
+    Raises:
+        FedcanonError: A key is unknown or missing, or a value cannot be; there is a line for every
+            mistake.
+    """
     try:
-        return Config.model_validate(table)
+        return kind.model_validate(table)
     except ValidationError as error:
-        raise FedcanonError(_explain(error)) from None
+        raise FedcanonError(_explain(error, kind)) from None
 
 
 def _apply(table: Table, setting: str) -> None:
@@ -316,19 +328,22 @@ def _put(table: Table, key: str, value: Any) -> None:
     table[last] = value
 
 
-def _explain(error: ValidationError) -> str:
+def _explain(error: ValidationError, kind: type[BaseModel]) -> str:
     """Return a text with one line for every mistake."""
-    lines = {}
+    lines, keys = {}, frozenset(_keys(kind))
     for mistake in error.errors():
         path = [str(part) for part in mistake["loc"]]
         if mistake["type"] == "extra_forbidden":
-            section: Any = Config
+            section: Any = kind
             for part in path[:-1]:
                 section = section.model_fields[part].annotation
             lines[".".join(path)] = unknown_key(".".join(path), section.model_fields)
             continue
         # For a union, pydantic reports every branch; the first message is about the main type.
-        key = ".".join(part for part in path if part.isidentifier() and part in _KEYS)
+        key = ".".join(part for part in path if part.isidentifier() and part in keys)
+        if mistake["type"] == "missing":
+            lines[key] = f"{key} is missing."
+            continue
         message = mistake["msg"][0].lower() + mistake["msg"][1:]
         lines.setdefault(key, f"{key} = {mistake['input']!r}: {message}.")
     return "\n".join(lines.values())
@@ -339,9 +354,6 @@ def _keys(section: type[BaseModel]) -> Iterable[str]:
         yield name
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
             yield from _keys(field.annotation)
-
-
-_KEYS = frozenset(_keys(Config))
 
 
 def unknown_key(key: str, valid: Iterable[str]) -> str:

@@ -11,56 +11,66 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from numpy.typing import NDArray
 
 from fedcanon.runs.plots import COLOURS
-from fedcanon.statistics.choosing import Path, Validation
+from fedcanon.statistics.choosing import Path
+from fedcanon.statistics.findings import Chosen
 from fedcanon.statistics.heterogeneity import Differences
+from fedcanon.statistics.quality import Calibration
+from fedcanon.statistics.stability import Stability
 
 Array = NDArray[np.float64]
 
-NAMED = 12
-"""So many of the largest coefficients are named in a picture of a path."""
+NAMED, STABLE = 12, 25
+"""So many of the largest coefficients, and of the most stable columns, are named in pictures."""
 
 
-def plot_choice(path: Path, names: Sequence[str], validation: Validation | None) -> Figure:
-    """Draw the standardised coefficients against κ and, if there is one, the deviance with bars.
+def plot_choice(chosen: Chosen, names: Sequence[str]) -> Figure:
+    """Draw how κ was chosen: what was compared against κ, and the standardised coefficients.
 
     Args:
-        path: The path.
-        names: The names of the columns, in the order of the models' entries.
-        validation: The cross-validation of the path.
+        chosen: How κ was chosen, along a path.
+        names: The names of the penalised entries of a model, which come first in it.
     """
-    count = 1 if validation is None else 2
-    spaced = ConstrainedLayoutEngine(wspace=0.06)
-    figure = Figure(figsize=(5.2 * count, 4.0), layout=spaced)
-    axes = list(figure.subplots(1, count, squeeze=False)[0])
-    for panel in axes:
+    path = chosen.path
+    assert path is not None
+    figure = Figure(figsize=(10.4, 4.0), layout=ConstrainedLayoutEngine(wspace=0.06))
+    left, right = figure.subplots(1, 2)
+    for panel in (left, right):
         panel.set_xscale("log")
         panel.set_xlabel("κ")
         panel.invert_xaxis()
         panel.grid(alpha=0.25)
         panel.spines[["top", "right"]].set_visible(False)
-    if validation is not None:
-        _draw_validation(axes[0], path, validation, len(names))
-    _draw_coefficients(axes[-1], path, names)
-    if validation is not None:
-        for place in {validation.best, validation.simplest}:
-            axes[-1].axvline(validation.kappas[place], color="#868e96", linestyle="--", linewidth=1)
+        panel.axvline(chosen.kappa, color="#868e96", linestyle="--", linewidth=1)
+    _draw_comparison(left, chosen)
+    _draw_sizes(left, path, len(names))
+    _draw_coefficients(right, path, names)
     return figure
 
 
-def _draw_validation(axes: Axes, path: Path, found: Validation, count: int) -> None:
+def _draw_comparison(axes: Axes, chosen: Chosen) -> None:
+    found = chosen.validation
+    if found is None:
+        assert chosen.path is not None
+        assert chosen.criterion is not None
+        axes.plot(chosen.path.kappas, chosen.criterion, "o-", markersize=3, color=COLOURS[1])
+        axes.set_ylabel("criterion")
+        return
     axes.errorbar(
         found.kappas, found.means, found.errors, fmt="o", markersize=3, color=COLOURS[1],
         ecolor="#adb5bd", elinewidth=1, capsize=2,
     )  # fmt: skip
-    for place in {found.best, found.simplest}:
-        axes.axvline(found.kappas[place], color="#868e96", linestyle="--", linewidth=1)
-    axes.set_ylabel("mean deviance of rows left out")
+    best = found.kappas[found.best]
+    axes.axvline(best, color="#ced4da", linestyle=":", linewidth=1)
+    axes.set_ylabel(chosen.measure)
+
+
+def _draw_sizes(axes: Axes, path: Path, count: int) -> None:
     top = axes.secondary_xaxis("top")
     shown = np.linspace(0, len(path.kappas) - 1, 6).astype(int)
     sizes = [int((path.vectors[k].numpy()[:count] != 0).sum()) for k in shown]
     top.set_xticks([path.kappas[k] for k in shown], [str(size) for size in sizes])
     top.minorticks_off()
-    top.set_xlabel("columns in the model")
+    top.set_xlabel("coefficients in the model")
 
 
 def _draw_coefficients(axes: Axes, path: Path, names: Sequence[str]) -> None:
@@ -107,4 +117,38 @@ def plot_forest(found: Differences, common: Array, errors: Array) -> Figure:
         axes.set_yticks([*places, 0], [*found.sites, "all"], fontsize=8)
         axes.set_title(f"{found.columns[k]}   I² = {found.i_squared[k]:.0%}", fontsize=9)
         axes.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def plot_calibration(found: Calibration) -> Figure:
+    """Draw the share of events against the probability, for groups of rows."""
+    figure = Figure(figsize=(4.4, 4.0), layout="constrained")
+    axes = figure.subplots()
+    axes.plot([0, 1], [0, 1], color="#adb5bd", linewidth=1, linestyle="--")
+    axes.plot(found.expected, found.observed, color=COLOURS[0], linewidth=1.2)
+    axes.scatter(
+        found.expected, found.observed, s=20 + 200 * found.rows / found.rows.sum(),
+        color=COLOURS[0], zorder=3,
+    )  # fmt: skip
+    axes.set_xlabel("mean probability")
+    axes.set_ylabel("share of events")
+    axes.set_xlim(0, 1)
+    axes.set_ylim(0, 1)
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def plot_stability(found: Stability, share: float = 0.8) -> Figure:
+    """Draw how often the most often selected columns were selected."""
+    order = np.argsort(-found.shares, kind="stable")[:STABLE][::-1]
+    figure = Figure(figsize=(5.2, 0.24 * len(order) + 1.2), layout="constrained")
+    axes = figure.subplots()
+    colours = [COLOURS[0] if found.shares[k] >= share else "#ced4da" for k in order]
+    axes.barh(range(len(order)), found.shares[order], color=colours, height=0.7)
+    axes.axvline(share, color="#868e96", linestyle="--", linewidth=1)
+    axes.set_yticks(range(len(order)), [found.columns[k] for k in order], fontsize=8)
+    axes.set_xlim(0, 1)
+    axes.set_xlabel("share of subsamples in which the column was selected")
+    axes.spines[["top", "right"]].set_visible(False)
     return figure

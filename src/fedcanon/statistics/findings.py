@@ -1,0 +1,262 @@
+"""A whole study: prepares, chooses κ, fits, and looks how sure and how good the model is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcanon.errors import FedcanonError
+from fedcanon.statistics.choosing import (
+    Over,
+    Path,
+    Validation,
+    automatic_kappas,
+    bic,
+    folds_of,
+    follow_paths,
+    validate,
+)
+from fedcanon.statistics.heterogeneity import Differences, differences
+from fedcanon.statistics.model import ALL, BINOMIAL, MULTINOMIAL, Rows
+from fedcanon.statistics.quality import (
+    Calibration,
+    Quality,
+    calibration_of,
+    calibration_slopes,
+    quality_of,
+)
+from fedcanon.statistics.settings import StudySettings
+from fedcanon.statistics.solving import Solution
+from fedcanon.statistics.stability import Stability, stability
+from fedcanon.statistics.study import Study, begin_study
+from fedcanon.tables.sites import Sites, each, total
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Array = NDArray[np.float64]
+Watch = Callable[[str, int, int], object]
+"""Is told what is being done, how many steps of it are done, and how many there are."""
+
+EVERYWHERE = "all sites"
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """How κ was chosen.
+
+    Args:
+        kappa: κ.
+        words: Why.
+        path: The models for many κ; None if κ was given.
+        validation: What cross-validation found; None if it was not asked.
+        criterion: BIC or EBIC of the models; None if it was not asked.
+        measure: What was validated, in words.
+    """
+
+    kappa: float
+    words: str
+    path: Path | None = None
+    validation: Validation | None = None
+    criterion: Array | None = None
+    measure: str = "mean deviance of rows left out"
+
+
+@dataclass(frozen=True)
+class Goodness:
+    """How good the model is somewhere.
+
+    Args:
+        quality: Deviance, AUC, Brier score, concordance.
+        explained: The share of the deviance without penalised columns that the model explains.
+        slope: The calibration slope, for two classes.
+    """
+
+    quality: Quality
+    explained: float
+    slope: float | None
+
+
+@dataclass(frozen=True)
+class Findings:
+    """All that a study has found.
+
+    Args:
+        settings: What was asked.
+        study: The sites and the model.
+        chosen: How κ was chosen.
+        solution: The model.
+        table: Its coefficients; see ``Study.summary``.
+        goodness: How good it is over all sites, and at each that tells.
+        calibration: The calibration curve over all sites, for two classes.
+        differences: The coefficients of the sites; None if there are none.
+        stability: The stability selection, if it was asked for.
+        notes: What could not be done, and why.
+    """
+
+    settings: StudySettings
+    study: Study
+    chosen: Chosen
+    solution: Solution
+    table: pd.DataFrame
+    goodness: dict[str, Goodness]
+    calibration: Calibration | None
+    differences: Differences | None
+    stability: Stability | None
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def selected(self) -> list[str]:
+        """The names of the entries of the model that are not 0, or carry no penalty."""
+        return [self.study.names[k] for k in self.study.support(self.solution.vector)]
+
+
+def investigate(
+    sites: Sites,
+    settings: StudySettings,
+    available: Sequence[str],
+    watch: Watch = lambda what, done, of: None,
+) -> Findings:
+    """Do a study.
+
+    Args:
+        sites: The sites.
+        settings: What is asked.
+        available: The columns of the tables.
+        watch: Is told about the progress.
+
+    Raises:
+        FedcanonError: The settings do not fit the tables, or a site refuses.
+    """
+    watch("preparing the tables", 0, 1)
+    study = begin_study(sites, settings.question(available))
+    chosen = _choose(study, settings, watch)
+    penalty = study.penalty({**settings.penalty_table, "kappa": chosen.kappa})
+    watch("fitting the model", 0, 1)
+    solution = study.fitted(penalty)
+    notes = [] if solution.converged else [_not_converged(solution, study)]
+    table = study.summary(solution, level=settings.level)
+    if reason := table.attrs.get("refit"):
+        notes.append(f"There are no standard errors: {reason}")
+    watch("looking at the sites", 0, 1)
+    goodness, calibration = _goodness(study, solution, notes)
+    own = _differences(study, solution, notes)
+    subsamples = _stability(study, settings, chosen, watch) if settings.stability else None
+    return Findings(
+        settings, study, chosen, solution, table, goodness, calibration, own, subsamples, notes
+    )
+
+
+def _not_converged(solution: Solution, study: Study) -> str:
+    return (
+        f"The model is not solved to full accuracy: ‖G‖ is {solution.reached:.2g} after "
+        f"{solution.rounds} rounds, above {study.tolerance:.2g}. Coefficients may be a little off."
+    )
+
+
+def _choose(study: Study, settings: StudySettings, watch: Watch) -> Chosen:
+    if settings.kappa is not None:
+        return Chosen(settings.kappa, "as given")
+    penalty_at = study.penalties(settings.penalty_table)
+    kappas = automatic_kappas(study, penalty_at)
+    steps = _Steps("following the path", len(kappas), watch)
+    [path] = follow_paths(study, penalty_at, kappas, watch=steps)
+    if settings.choose in ("bic", "ebic"):
+        criterion = bic(study, path, extended=settings.choose == "ebic")
+        words = f"the smallest {settings.choose.upper()} of {len(kappas)}"
+        return Chosen(float(kappas[int(np.argmin(criterion))]), words, path, criterion=criterion)
+    over: Over = "sites" if settings.leave_one_site_out else "rows"
+    folds = folds_of(study, settings.folds, over, settings.seed)
+    steps = _Steps("cross-validation", len(kappas), watch)
+    both = validate(study, penalty_at, kappas, folds, steps)
+    found, measure = both.deviance, "mean deviance of rows left out"
+    if settings.measure == "discrimination":
+        if both.discrimination is None:
+            raise FedcanonError(
+                f"the family {study.model.family} has no AUC and no concordance to choose by, or a "
+                'fold has only one class: use measure = "deviance".'
+            )
+        found, measure = both.discrimination, "1 − AUC or concordance of rows left out"
+    simplest = settings.choose == "1se"
+    place = found.simplest if simplest else found.best
+    words = (
+        f"the {'simplest within one error of the best' if simplest else 'best'} of {len(kappas)} by"
+        f" {len(folds)} {'sites left out' if over == 'sites' else 'folds'}; {measure} "
+        f"{found.means[place]:.4g} ± {found.errors[place]:.2g}"
+    )
+    return Chosen(float(kappas[place]), words, path, found, measure=measure)
+
+
+class _Steps:
+    """Counts steps."""
+
+    def __init__(self, what: str, of: int, watch: Watch) -> None:
+        self._what, self._of, self._watch, self._done = what, of, watch, 0
+        watch(what, 0, of)
+
+    def __call__(self) -> None:
+        self._done += 1
+        self._watch(self._what, self._done, self._of)
+
+
+def _goodness(
+    study: Study, solution: Solution, notes: list[str]
+) -> tuple[dict[str, Goodness], Calibration | None]:
+    vectors = [solution.vector.tolist(), study.null[0].tolist()]
+    asked = {"model": study.model, "rows": [ALL, ALL], "vectors": vectors}
+    everywhere = total(study.sites, "qualities", **asked)
+    told = {EVERYWHERE: everywhere}
+    for name, answer in each(study.sites, "qualities", **asked).items():
+        if isinstance(answer, FedcanonError):
+            notes.append(str(answer))
+        else:
+            told[name] = answer
+    slopes = dict.fromkeys(told)
+    if study.model.family == BINOMIAL:
+        rows = [ALL if name == EVERYWHERE else Rows(site=name) for name in told]
+        found = calibration_slopes(study.expansions, solution.vector, rows)
+        slopes = dict(zip(told, found, strict=True))
+    goodness = {}
+    for name, answer in told.items():
+        count = len(study.sites.names) if name == EVERYWHERE else 1
+        own, null = (quality_of(answer, place, sites=count) for place in (0, 1))
+        share = 1 - own.deviance / null.deviance if null.deviance > 0 else 0.0
+        goodness[name] = Goodness(own, share, slopes[name])
+    is_binary = study.model.family == BINOMIAL
+    return goodness, calibration_of(everywhere, 0) if is_binary else None
+
+
+def _differences(study: Study, solution: Solution, notes: list[str]) -> Differences | None:
+    support = study.support(solution.vector)
+    columns = len(study.model.recipe.columns)
+    if study.model.family in (MULTINOMIAL, "huber") or not any(k < columns for k in support):
+        return None
+    if len(study.sites.names) < 2:
+        return None
+    try:
+        found = differences(study, support)
+    except FedcanonError as error:
+        notes.append(f"Sites are not compared: {error}")
+        return None
+    notes += [f"Not compared with others: {reason}" for reason in found.left_out.values()]
+    return found
+
+
+def _stability(study: Study, settings: StudySettings, chosen: Chosen, watch: Watch) -> Stability:
+    """Select from halves of the rows along the path down to the chosen κ."""
+    penalty_at = study.penalties(settings.penalty_table)
+    largest = max(study.largest_kappa(penalty_at), chosen.kappa)
+    kappas = np.geomspace(largest, chosen.kappa, 10)
+    steps = _Steps("stability selection", len(kappas), watch)
+    return stability(
+        study,
+        penalty_at,
+        kappas,
+        subsamples=settings.stability,
+        seed=settings.seed,
+        watch=steps,
+    )

@@ -1,0 +1,197 @@
+"""The report of a study: one HTML file, and a table of coefficients."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from matplotlib.figure import Figure
+
+from fedcanon.files import explained, write_whole
+from fedcanon.report.wording import described
+from fedcanon.statistics.findings import EVERYWHERE, Findings, Goodness
+from fedcanon.statistics.pictures import (
+    plot_calibration,
+    plot_choice,
+    plot_forest,
+    plot_stability,
+)
+from fedcanon.tables.recipe import Category, Number
+from fedcanon.version import __version__
+
+NOTHING = "–"
+
+CONDITIONAL = (
+    "Estimates, standard errors, intervals and p-values are those of the model without penalty on "
+    "the selected columns. They are conditional on the selection: as the same data have chosen the "
+    "columns, intervals are too narrow and p-values too small."
+)
+
+
+def write_report(findings: Findings, path: Path) -> None:
+    """Write all that a study has found as one page; the file is there whole or not at all.
+
+    Raises:
+        FedcanonError: It cannot be written.
+    """
+    text = page(findings)
+    with explained(f"cannot write the report {path}"):
+        write_whole(path, text)
+
+
+def write_coefficients(findings: Findings, path: Path) -> None:
+    """Write the table of coefficients as a CSV file.
+
+    Raises:
+        FedcanonError: It cannot be written.
+    """
+    with explained(f"cannot write the table {path}"):
+        write_whole(path, findings.table.to_csv())
+
+
+def page(findings: Findings) -> str:
+    """Return the page of a study."""
+    environment = Environment(
+        loader=PackageLoader("fedcanon.statistics", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    style = files("fedcanon.report.page") / "templates" / "page.css"
+    return environment.get_template("report.html").render(
+        title=f"{findings.settings.label}: a sparse model over {_sites(findings)}",
+        style=Markup(style.read_text(encoding="utf-8")),
+        facts=facts(findings),
+        coefficients=coefficients(findings),
+        level=f"{findings.settings.level:.0%}",
+        conditional=CONDITIONAL if findings.table["refit"].notna().any() else "",
+        qualities=qualities(findings),
+        recipe=[_prepared(part) for part in findings.study.model.recipe.parts],
+        pictures=_pictures(findings),
+        false_selections=_false_selections(findings),
+        notes=findings.notes,
+        version=__version__,
+    )
+
+
+def facts(findings: Findings) -> dict[str, str]:
+    """What was asked and what was found, a line each."""
+    settings, model, goodness = findings.settings, findings.study.model, findings.goodness
+    response = settings.label
+    if len(model.classes) == 2:
+        response += f", {model.classes[1]} against {model.classes[0]}"
+    count = len(findings.selected) - model.outputs * model.has_intercept
+    return {
+        "response": f"{response} ({model.family})",
+        "sites": f"{_sites(findings)} with {goodness[EVERYWHERE].quality.rows:,} rows",
+        "columns": f"{count} of {model.size - model.outputs * model.has_intercept} selected"
+        + (f", {', '.join(model.free)} always" if model.free else ""),
+        "penalty": described({**settings.penalty, "kappa": findings.chosen.kappa}),
+        "κ": findings.chosen.words,
+        "rounds": f"{findings.solution.rounds} of Newton's method"
+        if findings.solution.rounds <= 60
+        else str(findings.solution.rounds),
+    }
+
+
+def _sites(findings: Findings) -> str:
+    count = len(findings.study.sites.names)
+    return "one site" if count == 1 else f"{count} sites"
+
+
+def coefficients(findings: Findings) -> list[dict[str, str]]:
+    """The rows of the table of coefficients that are selected, as texts."""
+    found = findings.table.loc[findings.selected]
+    return [
+        {
+            "name": str(name),
+            "coefficient": f"{row['coefficient']:.4g}",
+            **{key: _number(row[key], "{:.4g}") for key in ("refit", "error", "low", "high")},
+            "p": "< 0.0001" if row["p"] < 1e-4 else _number(row["p"], "{:.2g}"),
+        }
+        for name, row in found.iterrows()
+    ]
+
+
+def qualities(findings: Findings) -> list[dict[str, str]]:
+    """How good the model is over all sites and at each, the worst first, as texts."""
+    goodness = findings.goodness
+    sites = sorted((name for name in goodness if name != EVERYWHERE), key=_worst(goodness))
+    return [{"site": name, **_texts(goodness[name])} for name in (EVERYWHERE, *sites)]
+
+
+def _worst(goodness: Mapping[str, Goodness]) -> Any:
+    return lambda name: goodness[name].explained
+
+
+def _texts(good: Goodness) -> dict[str, str]:
+    own = good.quality
+    return {
+        "rows": f"{own.rows:,}",
+        "deviance": f"{own.deviance:.4g}",
+        "explained": f"{good.explained:.1%}",
+        "AUC": _number(own.auc, "{:.3f}"),
+        "Brier": _number(own.brier, "{:.3f}"),
+        "slope": _number(good.slope, "{:.2f}"),
+        "concordance": _number(own.concordance, "{:.3f}"),
+    }
+
+
+def _number(value: float | None, form: str) -> str:
+    return NOTHING if value is None or value != value else form.format(value)
+
+
+def _prepared(part: Number | Category) -> dict[str, str]:
+    if isinstance(part, Category):
+        levels = ", ".join(part.levels)
+        done = f"compared with {part.reference}: {levels}"
+        return {"name": part.name, "done": done, "missing": part.fill}
+    done = "logarithm" if part.log else "as it is"
+    if part.knots:
+        shown = ", ".join(f"{knot:.4g}" for knot in part.knots)
+        done = f"{'logarithm, ' if part.log else ''}spline with knots at {shown}"
+    if part.indicator:
+        done += "; another column says what is missing"
+    return {"name": part.name, "done": done, "missing": f"{part.fill:.6g}"}
+
+
+def _false_selections(findings: Findings) -> str:
+    found = findings.stability
+    if found is None:
+        return ""
+    chosen = ", ".join(found.selected()) or "no column"
+    return (
+        f"In at least 80 % of {findings.settings.stability} halves of the rows were selected: "
+        f"{chosen}. On average at most {found.false_selections():.2g} of them are selected in vain."
+    )
+
+
+def _pictures(findings: Findings) -> dict[str, str]:
+    """The pictures of the page, as data URIs."""
+    study, figures = findings.study, dict[str, Figure]()
+    if findings.chosen.path is not None:
+        penalised = study.names[: study.model.outputs * study.model.penalised]
+        figures["choice"] = plot_choice(findings.chosen, penalised)
+    if findings.differences is not None:
+        common = findings.table.loc[findings.differences.columns]
+        figures["forest"] = plot_forest(
+            findings.differences, common["refit"].to_numpy(), common["error"].to_numpy()
+        )
+    if findings.calibration is not None:
+        figures["calibration"] = plot_calibration(findings.calibration)
+    if findings.stability is not None:
+        figures["stability"] = plot_stability(findings.stability)
+    return {name: _data_uri(figure) for name, figure in figures.items()}
+
+
+def _data_uri(figure: Figure) -> str:
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="svg")
+    return f"data:image/svg+xml;base64,{base64.b64encode(buffer.getvalue()).decode()}"
