@@ -53,7 +53,7 @@ def test_cross_validation_is_a_plain_loop(over):
     there = study("age", "gaussian", ["noise1", "noise2", "noise3"])
     kappas = automatic_kappas(there, lasso(there))[[5, 15, 25]]
     folds = folds_of(there, 3, over)
-    found = validate(there, lasso(there), kappas, folds).deviance
+    found = validate(there, lasso(there), kappas, folds)[1].deviance
     assert found.values.shape == (3 if over == "rows" else 5, 3)
     assert found.sizes.sum() == len(POOLED)
     x, y = prepared(there), POOLED["age"].to_numpy()
@@ -76,13 +76,12 @@ def test_folds_divide_the_rows_of_every_site():
 def test_discrimination_of_rows_that_were_left_out():
     there = study("ill", "binomial")
     kappas = automatic_kappas(there, lasso(there))[[0, 20]] * [2, 1]
-    found = validate(there, lasso(there), kappas, folds_of(there, 4, "rows"))
+    _, found = validate(there, lasso(there), kappas, folds_of(there, 4, "rows"))
     assert found.discrimination is not None
     assert found.discrimination.means[0] == pytest.approx(0.5)  # all coefficients are 0
     assert found.discrimination.means[1] < 0.4
-    assert validate(study(), lasso(study()), kappas, folds_of(there, 2, "rows")).discrimination is (
-        None
-    )
+    _, counts = validate(study(), lasso(study()), kappas, folds_of(there, 2, "rows"))
+    assert counts.discrimination is None
 
 
 def test_the_best_and_the_simplest_model_within_one_error():
@@ -101,7 +100,7 @@ def test_cox_is_validated_by_what_rows_add_to_the_likelihood():
     there = begin_study(sites, Question("t", PLAN, "cox", event="ill"))
     kappas = automatic_kappas(there, lasso(there))[[0, 10]] * [2, 1]  # all is 0 at the first
     folds = folds_of(there, 4, "rows")
-    found = validate(there, lasso(there), kappas, folds)
+    _, found = validate(there, lasso(there), kappas, folds)
     everything, where = pd.concat(timed), np.repeat(np.arange(len(timed)), list(map(len, timed)))
     left = [folds[0].of(site.name, len(site.table)) for site in sites.tables]
     kept = ~np.concatenate(left)

@@ -23,7 +23,7 @@ from fedcanon.deployment.status import (
 )
 from fedcanon.errors import FedcanonError
 from fedcanon.runs.build import build_problem, check_names
-from fedcanon.runs.config import Config, changed, load_config
+from fedcanon.runs.config import Config, changed, load_config, read_toml, validated
 from fedcanon.runs.folder import RunFolder
 
 deploy = typer.Typer(no_args_is_help=True, help="Train with real clients, on Flower.")
@@ -40,6 +40,9 @@ def init(
         Path | None, typer.Option(help="TOML file; the default run without one.")
     ] = None,
     set_: Settings = None,
+    study: Annotated[
+        Path | None, typer.Option(help="TOML file of a study over tables, instead of a training.")
+    ] = None,
     clients: Annotated[
         int | None, typer.Option(min=1, help="How many clients; as configured by default.")
     ] = None,
@@ -51,23 +54,44 @@ def init(
 ) -> None:
     """Write a Flower app: configuration, data function, certificates, keys and commands."""
     try:
-        from fedcanon.deployment.app import write_app
+        from fedcanon.deployment.app.project import STUDY, write_app
     except ModuleNotFoundError:
         raise FedcanonError('this needs packages: pip install "fedcanon[flower]".') from None
-    settings = load_config(config, set_ or [])
-    if clients is not None:
-        settings = changed(settings, {"clients.count": clients})
-    with console.status("loading data and model …"):
-        settings = _without_data(settings)
     hosts = host or ["127.0.0.1", "localhost"]
-    content, count = tomli_w.dumps(settings.model_dump(exclude_none=True)), settings.clients.count
-    write_app(folder, content, count, hosts, port)
+    if study is not None:
+        if config is not None or set_ or clients is None:
+            raise FedcanonError("a study takes --clients, and neither --config nor --set.")
+        write_app(folder, _study(study), clients, hosts, port, STUDY)
+        advice = "Every site names its table and its guards in its site.toml."
+    else:
+        settings = load_config(config, set_ or [])
+        if clients is not None:
+            settings = changed(settings, {"clients.count": clients})
+        with console.status("loading data and model …"):
+            settings = _without_data(settings)
+        clients = settings.clients.count
+        content = tomli_w.dumps(settings.model_dump(exclude_none=True))
+        write_app(folder, content, clients, hosts, port)
+        advice = (
+            f"Your own data are one function, in app/data.py. 'fedcanon deploy try {plain(folder)}'"
+            " is a dry run."
+        )
     console.print(
-        f"[bold]{plain(folder)}[/] is ready for {count} clients: its README.md has the "
-        "commands.\nYour own data are one function, in app/data.py. 'fedcanon deploy try "
-        f"{plain(folder)}' is a dry run.",
+        f"[bold]{plain(folder)}[/] is ready for {clients} clients: its README.md has the commands."
+        f"\n{advice}",
         soft_wrap=True,
     )
+
+
+def _study(path: Path) -> str:
+    """The settings of a study, checked."""
+    from fedcanon.statistics.settings import StudySettings
+
+    settings = validated(StudySettings, read_toml(path))
+    if not settings.columns:
+        raise FedcanonError(f"name the columns in {path}: a server does not see the tables.")
+    settings.question(settings.columns)
+    return tomli_w.dumps(settings.model_dump(exclude_none=True))
 
 
 def _without_data(config: Config) -> Config:
@@ -157,6 +181,8 @@ def admit(folder: Folder, client: Client) -> None:
 
 
 def _run(folder: Path) -> tuple[RunFolder, Situation]:
+    if (folder / "app" / "study.toml").is_file():
+        raise FedcanonError(f"{folder} is a study, which has no rounds: see the log of its run.")
     if not (folder / "app" / "run.toml").is_file():
         raise FedcanonError(f"{folder} is no deployment: make one with 'fedcanon deploy init'.")
     run = RunFolder(folder / "run")

@@ -17,7 +17,6 @@ import typer
 from fedcanon.cli.app import console, plain, table_of
 from fedcanon.cli.deploy import Folder, deploy
 from fedcanon.errors import FedcanonError
-from fedcanon.runs.folder import RunFolder
 
 
 @deploy.command()
@@ -41,7 +40,7 @@ def run(folder: Folder) -> None:
         raise FedcanonError(f"the server does not run: 'fedcanon deploy start {folder}' starts it.")
     command = ["flwr", "run", str(place.path), "deployment", "--stream"]
     done = subprocess.run(command, env=place.environment)
-    if done.returncode or RunFolder(place.run).result is None:
+    if done.returncode or not place.is_finished:
         raise FedcanonError(
             f"the run in {folder} is not finished: see the log above and {place.logs}; the same "
             "command continues it."
@@ -66,6 +65,11 @@ def key(
 def try_(folder: Folder) -> None:
     """Try it all on this machine, with made-up data; a verdict for every check."""
     place = _operate("folder").DeploymentFolder.at(folder)
+    if place.is_study:
+        raise FedcanonError(
+            "a study cannot be tried with made-up data: try it with 'fedcanon glm --study' on some "
+            "tables, and start server and sites on this machine."
+        )
     scratch = Path(mkdtemp(prefix="fedcanon-try-"))
     with console.status("copying the deployment …") as status:
 

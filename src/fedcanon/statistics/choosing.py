@@ -121,12 +121,15 @@ def follow_paths(
         watch: Is called after each κ.
     """
     ordered = np.sort(np.asarray(kappas, dtype=np.float64))[::-1].copy()
-    starts, found = [study.null[0]] * len(rows), list[list[Solution]]()
-    for kappa in ordered:
-        penalty = penalty_at(float(kappa))
-        tasks = [Task(penalty, x, own) for x, own in zip(starts, rows, strict=True)]
+    penalties = [penalty_at(float(kappa)) for kappa in ordered]
+    tasks, found = [Task(penalties[0], study.null[0], own) for own in rows], list[list[Solution]]()
+    for k, _ in enumerate(ordered):
         found.append(study.solutions(tasks))
-        starts = [solution.vector for solution in found[-1]]
+        following = penalties[min(k + 1, len(penalties) - 1)]
+        tasks = [
+            Task(following, solution.vector, own, solution.expansion)
+            for solution, own in zip(found[-1], rows, strict=True)
+        ]
         watch()
     return [Path(ordered, [at[k] for at in found]) for k in range(len(rows))]
 
@@ -158,8 +161,8 @@ def validate(
     kappas: Array,
     left_out: Sequence[Rows],
     watch: Callable[[], object] = lambda: None,
-) -> Validations:
-    """Cross-validate a path: each fold is left out once and explained by the rest.
+) -> tuple[Path, Validations]:
+    """Follow a path and cross-validate it: each fold is left out once and explained by the rest.
 
     Columns are prepared once, from all rows.
 
@@ -169,9 +172,12 @@ def validate(
         kappas: The values of κ, decreasing.
         left_out: The rows that each fold leaves out.
         watch: Is called after each κ.
+
+    Returns:
+        The path of all rows, and what was found on the rows that were left out.
     """
     rest = [replace(fold, rest=True) for fold in left_out]
-    paths = follow_paths(study, penalty_at, kappas, rest, watch)
+    whole, *paths = follow_paths(study, penalty_at, kappas, [ALL, *rest], watch)
     vectors = [vector for path in paths for vector in path.vectors]
     shape, sites = (len(left_out), len(kappas)), len(study.sites.names)
 
@@ -192,7 +198,7 @@ def validate(
     found = [quality_of(tested, k, sites=sites) for k in range(len(vectors))]
     shares = np.array([one.auc or one.concordance or math.nan for one in found]).reshape(shape)
     known = not np.isnan(shares).any()
-    return Validations(
+    return whole, Validations(
         Validation(kappas, deviances / sizes[:, None], sizes),
         Validation(kappas, 1 - shares, sizes) if known else None,
     )

@@ -163,16 +163,16 @@ def _choose(study: Study, settings: StudySettings, watch: Watch) -> Chosen:
         return Chosen(settings.kappa, "as given")
     penalty_at = study.penalties(settings.penalty_table)
     kappas = automatic_kappas(study, penalty_at)
-    steps = _Steps("following the path", len(kappas), watch)
-    [path] = follow_paths(study, penalty_at, kappas, watch=steps)
     if settings.choose in ("bic", "ebic"):
+        steps = _Steps("following the path", len(kappas), watch)
+        [path] = follow_paths(study, penalty_at, kappas, watch=steps)
         criterion = bic(study, path, extended=settings.choose == "ebic")
         words = f"the smallest {settings.choose.upper()} of {len(kappas)}"
         return Chosen(float(kappas[int(np.argmin(criterion))]), words, path, criterion=criterion)
     over: Over = "sites" if settings.leave_one_site_out else "rows"
     folds = folds_of(study, settings.folds, over, settings.seed)
     steps = _Steps("cross-validation", len(kappas), watch)
-    both = validate(study, penalty_at, kappas, folds, steps)
+    path, both = validate(study, penalty_at, kappas, folds, steps)
     found, measure = both.deviance, "mean deviance of rows left out"
     if settings.measure == "discrimination":
         if both.discrimination is None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 from fedcanon.errors import FedcanonError
 from fedcanon.layout import Layout
 from fedcanon.objectives.cox import Cox
-from fedcanon.objectives.families import FAMILIES
+from fedcanon.objectives.families import FAMILIES, Family
 from fedcanon.objectives.linear import LinearObjective
 from fedcanon.objectives.multinomial import Multinomial
 from fedcanon.randomness import Purpose, generator
@@ -21,6 +20,9 @@ from fedcanon.tables.recipe import Recipe
 from fedcanon.tables.site import SiteTable
 
 BINOMIAL, COX, MULTINOMIAL = "binomial", "cox", "multinomial"
+
+NAMES = (*FAMILIES, MULTINOMIAL, COX)
+"""All families."""
 
 Objective = LinearObjective | Multinomial
 
@@ -91,6 +93,14 @@ class Model:
     classes: tuple[str, ...] = ()
     class_weights: tuple[float, ...] = ()
 
+    def __post_init__(self) -> None:
+        if self.family not in NAMES:
+            raise FedcanonError(
+                f"there is no family '{self.family}': use one of {', '.join(NAMES)}."
+            )
+        if (self.event is not None) != (self.family == COX):
+            raise FedcanonError('the family "cox" needs a column event, and no other has one.')
+
     @property
     def has_intercept(self) -> bool:
         """Whether there is an intercept, which the baseline hazard of Cox's model contains."""
@@ -119,8 +129,19 @@ class Model:
     @property
     def has_dispersion(self) -> bool:
         """Whether the variance has a factor that is estimated beside the model."""
-        family = FAMILIES.get(self.family)
-        return family is not None and family(**dict(self.options)).has_dispersion
+        return self.family in FAMILIES and self._family().has_dispersion
+
+    def _family(self) -> Family:
+        """Return the family with its options.
+
+        Raises:
+            FedcanonError: It has no such option.
+        """
+        try:
+            return FAMILIES[self.family](**dict(self.options))
+        except TypeError:
+            names = ", ".join(name for name, _ in self.options)
+            raise FedcanonError(f"the family {self.family} takes no options {names}.") from None
 
     @property
     def layout(self) -> Layout:
@@ -144,12 +165,12 @@ class Model:
             raise FedcanonError(f"the site {site.name}: {error}") from None
 
     def _objective(self, site: SiteTable, features: NDArray[np.float64]) -> Objective:
-        options: dict[str, Any] = dict(self.options)
         weights = None if self.weights is None else site.complete(self.weights)
         if self.family == COX:
             assert self.event is not None
             times, events = site.complete(self.response), site.complete(self.event)
-            return Cox(features, times, events, free=self.unpenalised, **options)
+            ties = dict(self.options).get("ties", "efron")
+            return Cox(features, times, events, ties=ties, free=self.unpenalised)  # type: ignore[arg-type]
         if self.classes:
             labels = self._labels(site)
             if self.class_weights:
@@ -165,7 +186,7 @@ class Model:
         return LinearObjective(
             features,
             response,
-            FAMILIES[self.family](**options),
+            self._family(),
             weights=weights,
             offset=None if self.offset is None else site.complete(self.offset),
             free=self.unpenalised,

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from fedcanon.errors import FedcanonError
 from fedcanon.expansion import expansion_length, pack_expansion
@@ -18,7 +17,7 @@ from fedcanon.statistics.quality import measures, no_measures
 from fedcanon.tables.site import Answer, SiteTable
 from fedcanon.units import GIB
 
-Vector = Sequence[float] | Tensor
+Vector = Sequence[float]
 
 
 @dataclass(frozen=True)

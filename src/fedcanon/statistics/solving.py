@@ -40,11 +40,13 @@ class Task:
         penalty: h, placed on the model.
         start: Where to begin.
         rows: The rows of f.
+        known: The expansion of f at the start, if it is known from another task.
     """
 
     penalty: Penalty
     start: Tensor
     rows: Rows = ALL
+    known: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -53,16 +55,15 @@ class Solution:
 
     Args:
         vector: The model.
-        loss: f at the model.
-        gradient: ∇f at the model.
+        expansion: f, ∇f and ∇²f at the model, of entries that could change; None if there were too
+            many for Hessians.
         rounds: The rounds that it took.
         reached: ‖G‖ at the model.
         converged: Whether that is below the tolerance.
     """
 
     vector: Tensor
-    loss: float
-    gradient: Tensor
+    expansion: Tensor | None
     rounds: int
     reached: float
     converged: bool
@@ -131,20 +132,26 @@ def solve_by_newton(
     proxes = [CountedProx(task.penalty) for task in tasks]
     states = [newton.server_init(t.start, prox) for t, prox in zip(tasks, proxes, strict=True)]
     rounds, reached = [0] * len(tasks), [float("inf")] * len(tasks)
-    remaining = list(range(len(tasks)))
+
+    def advance(k: int, expansion: Tensor) -> None:
+        states[k] = newton.aggregate(states[k], {}, {"expansion": expansion}, 1.0, proxes[k])
+        reached[k] = _stationarity(tasks[k].penalty, states[k])
+
+    for k, task in enumerate(tasks):
+        if task.known is not None and torch.equal(states[k]["y"], task.start):
+            advance(k, task.known)
+    remaining = [k for k in range(len(tasks)) if reached[k] > tolerance]
     while remaining:
         means = expansions.at([(tasks[k].rows, states[k]["y"]) for k in remaining])
         for k, mean in zip(remaining, means, strict=True):
-            states[k] = newton.aggregate(states[k], {}, {"expansion": mean}, 1.0, proxes[k])
+            advance(k, mean)
             rounds[k] += 1
-            reached[k] = _stationarity(tasks[k].penalty, states[k])
         remaining = [k for k in remaining if reached[k] > tolerance and rounds[k] < NEWTON_ROUNDS]
         watch()
     return [
         Solution(
             expansions.whole(state["z"]),
-            float(state["expansion"][0]),
-            _gradient(state),
+            state["expansion"],
             count,
             norm,
             norm <= tolerance,
@@ -153,13 +160,9 @@ def solve_by_newton(
     ]
 
 
-def _gradient(state: State) -> Tensor:
-    gradient: Tensor = state["expansion"][1 : 1 + len(state["z"])]
-    return gradient
-
-
 def _stationarity(penalty: Penalty, state: State) -> float:
-    return stationarity(penalty, state["z"], _gradient(state), stationarity_step(penalty))
+    gradient = state["expansion"][1 : 1 + len(state["z"])]
+    return stationarity(penalty, state["z"], gradient, stationarity_step(penalty))
 
 
 def solve_by_fedcanon(problem: Problem, task: Task, tolerance: float) -> Solution:
@@ -177,6 +180,4 @@ def solve_by_fedcanon(problem: Problem, task: Task, tolerance: float) -> Solutio
     )
     norm = result.last.gradient_norm
     reached = float("inf") if norm is None else norm
-    loss, gradient = problem.value_and_gradient(result.vector)
-    rounds = result.last.round
-    return Solution(result.vector, loss, gradient, rounds, reached, reached <= tolerance)
+    return Solution(result.vector, None, result.last.round, reached, reached <= tolerance)

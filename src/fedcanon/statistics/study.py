@@ -15,11 +15,10 @@ from torch import Tensor
 from fedcanon.errors import FedcanonError
 from fedcanon.expansion import expansion_length
 from fedcanon.objectives import Problem
-from fedcanon.objectives.families import FAMILIES
 from fedcanon.penalties import Penalty, Zero
 from fedcanon.runs.named import make_penalty
 from fedcanon.search.kappas import kappa_at, null_model
-from fedcanon.statistics.model import ALL, BINOMIAL, COX, MULTINOMIAL, Model, Rows
+from fedcanon.statistics.model import ALL, BINOMIAL, COX, MULTINOMIAL, NAMES, Model, Rows
 from fedcanon.statistics.refit import Refit, refit_over, wald
 from fedcanon.statistics.site import StudySite
 from fedcanon.statistics.solving import (
@@ -41,9 +40,6 @@ Array = NDArray[np.float64]
 
 TOLERANCE = 1e-8
 """Solutions have ‖G‖ below this part of ‖∇f‖ at the model without penalised columns."""
-
-NAMES = (*FAMILIES, MULTINOMIAL, COX)
-"""All families."""
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
+
 from fedcanon.errors import FedcanonError
 from fedcanon.tables.site import Answer, SiteTable
 
@@ -67,8 +69,10 @@ def total(sites: Sites, what: str, **arguments: Any) -> Answer:
     """
     found = required(sites.ask(what, len(sites.names), arguments))
     added: Answer = {}
-    for answer in found.values():
+    for site, answer in found.items():
         for name, value in answer.items():
+            if name in added and np.shape(added[name]) != np.shape(value):
+                raise FedcanonError(f"the site {site} has told of other things than were asked.")
             added[name] = added[name] + value if name in added else value
     return added
 

@@ -15,26 +15,34 @@ import tomli_w
 from jinja2 import Environment, StrictUndefined
 
 from fedcanon.deployment.app.credentials import write_certificates
-from fedcanon.deployment.app.sites import write_site
+from fedcanon.deployment.app.sites import DATA_NODE, TABLE_NODE, write_site
 from fedcanon.errors import FedcanonError
 from fedcanon.files import explained, new_folder
 from fedcanon.version import __version__
 
 FILES = (
-    "README.md",
     "Containerfile",
     "pyproject.toml",
     "flower/config.toml",
     "app/__init__.py",
-    "app/server.py",
-    "app/client.py",
-    "app/data.py",
     "server/nginx.conf",
     "server/fedcanon-server.service",
 )
 
+RUN, STUDY = "run.toml", "study.toml"
+"""What a deployment does, in its folder of modules: it trains a model, or it does a study."""
 
-def write_app(folder: Path, config: str, clients: int, hosts: Sequence[str], port: int) -> None:
+NODES = {RUN: DATA_NODE, STUDY: TABLE_NODE}
+
+OWN_FILES = {
+    RUN: ("README.md", "app/server.py", "app/client.py", "app/data.py"),
+    STUDY: ("README.md", "app/server.py", "app/client.py"),
+}
+
+
+def write_app(
+    folder: Path, config: str, clients: int, hosts: Sequence[str], port: int, name: str = RUN
+) -> None:
     """Write the folder of a deployment; if that fails, no part of the folder remains.
 
     Only its owner may read it: it holds the keys of the server and, until the sites have keys of
@@ -46,6 +54,7 @@ def write_app(folder: Path, config: str, clients: int, hosts: Sequence[str], por
         clients: The number of clients.
         hosts: The names and addresses of the server; clients connect to the first.
         port: The port of the server. The SuperLink has the next one, on 127.0.0.1.
+        name: The name of the configuration file: ``RUN`` or ``STUDY``.
 
     Raises:
         FedcanonError: The folder exists, has a space in its path, or cannot be written; a host is
@@ -66,12 +75,14 @@ def write_app(folder: Path, config: str, clients: int, hosts: Sequence[str], por
         command = str(Path(sys.executable).with_name("fedcanon"))
         values |= {"user": _user(), "command": command}
         write_certificates(unfinished / "server", hosts)
-        for name in FILES:
-            _write(unfinished / name, name, values)
-        (unfinished / "app" / "run.toml").write_text(config, encoding="utf-8")
+        for file in FILES:
+            _write(unfinished / file, file, values)
+        for file in OWN_FILES[name]:
+            _write(unfinished / file, f"{name.partition('.')[0]}/{file}", values)
+        (unfinished / "app" / name).write_text(config, encoding="utf-8")
         for client in range(clients):
             site, authority = unfinished / "sites" / str(client), unfinished / "server" / "ca.pem"
-            write_site(site, folder, client, address, port + 2 + client, authority)
+            write_site(site, folder, client, address, port + 2 + client, authority, NODES[name])
     folder.chmod(0o700)
 
 

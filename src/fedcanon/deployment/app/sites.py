@@ -10,9 +10,21 @@ import tomli_w
 
 from fedcanon.deployment.app.credentials import write_node_key
 
-NODE = """
+DATA_NODE = """
 [node]  # what the function load in app/data.py gets as node
 # data = "/srv/table.csv"
+"""
+
+TABLE_NODE = """
+[node]  # the site's own table, and what it allows; nobody else can change this
+table = "table.csv"
+# name = "Aarhus"
+# columns = "age, sex"        # may be used; all without it
+# minimum_rows = 5            # of the site, and of any part that is asked about
+# minimum_count = 5           # rows of a level that is named
+# minimum_sites = 1           # over which an answer must be added up
+# parameters_per_row = 0.33   # of a model without penalty
+# penalised = true            # whether models with a penalty may have more
 """
 
 UNIT = """\
@@ -61,7 +73,13 @@ WantedBy=multi-user.target
 
 
 def write_site(
-    folder: Path, deployment: Path, client: int, server: str, port: int, authority: Path
+    folder: Path,
+    deployment: Path,
+    client: int,
+    server: str,
+    port: int,
+    authority: Path,
+    node: str = DATA_NODE,
 ) -> None:
     """Write the folder of one client, for its owner alone.
 
@@ -72,6 +90,7 @@ def write_site(
         server: Host and port of the server.
         port: The port that the SuperNode uses on the client's machine.
         authority: The certificate of the authority that has signed the server's.
+        node: The end of its site.toml: what its app is told.
     """
     folder.mkdir(mode=0o700, parents=True)
     settings = {
@@ -82,7 +101,7 @@ def write_site(
         "state": "state",
         "port": port,
     }
-    content = tomli_w.dumps(settings) + NODE
+    content = tomli_w.dumps(settings) + node
     (folder / "site.toml").write_text(content, encoding="utf-8")
     shutil.copy(authority, folder / "ca.pem")
     write_node_key(folder / "key")

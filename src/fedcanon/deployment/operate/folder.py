@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from fedcanon.deployment.app.project import RUN, STUDY
 from fedcanon.deployment.flower.environment import flower_environment
 from fedcanon.deployment.flower.nodes import FILE as NODES
 from fedcanon.errors import FedcanonError
 from fedcanon.files import explained
+from fedcanon.runs.folder import RunFolder
 
 CONNECTION = "deployment"
 """The name that ``flower/config.toml`` gives to the SuperLink."""
@@ -29,9 +31,21 @@ class DeploymentFolder:
         Raises:
             FedcanonError: There is none.
         """
-        if not (path / "app" / "run.toml").is_file():
+        if not any((path / "app" / name).is_file() for name in (RUN, STUDY)):
             raise FedcanonError(f"{path} is no deployment: make one with 'fedcanon deploy init'.")
         return cls(path.absolute())
+
+    @property
+    def is_study(self) -> bool:
+        """Whether it does a study, rather than training a model."""
+        return (self.path / "app" / STUDY).is_file()
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the run, or the study, has its result."""
+        if self.is_study:
+            return (self.run / "report.html").is_file()
+        return RunFolder(self.run).result is not None
 
     @property
     def server(self) -> Path:
