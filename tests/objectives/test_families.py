@@ -16,6 +16,7 @@ from fedcanon.objectives import FlatModule, ModuleObjective
 from fedcanon.objectives.cox import Cox
 from fedcanon.objectives.families import FAMILIES, Gamma, NegativeBinomial, Poisson
 from fedcanon.objectives.linear import LinearObjective
+from fedcanon.objectives.losses import LOSSES
 from fedcanon.objectives.multinomial import Multinomial
 from fedcanon.penalties import L1, on_weights
 
@@ -223,3 +224,17 @@ class TestCox:
             Cox(np.ones((2, 1)), [1.0, 2.0], [1, 2])
         with pytest.raises(FedcanonError, match="efron"):
             Cox(np.ones((2, 1)), [1.0, 2.0], [1, 0], ties="exact")
+
+
+@pytest.mark.parametrize("name", sorted(FAMILIES))
+def test_a_network_of_one_layer_has_the_loss_and_the_gradient_of_the_linear_model(name):
+    linear, options = objective(name), OPTIONS.get(name, {})
+    flat = FlatModule(nn.Linear(D, 1, dtype=torch.float64))
+    responses = RESPONSES[name]
+    network = ModuleObjective(
+        flat, LOSSES[name](**options), torch.from_numpy(X), torch.from_numpy(responses)
+    )
+    x = torch.from_numpy(RNG.normal(size=D + 1))
+    value, gradient = network.value_and_gradient(x)
+    assert value == pytest.approx(linear.value(x), rel=1e-12)
+    assert torch.allclose(gradient, linear.gradient(x, None), atol=1e-12)

@@ -6,6 +6,7 @@ import pytest
 import statsmodels.api as sm
 
 from fedcanon import FedcanonError
+from fedcanon.objectives.families import Poisson
 from fedcanon.statistics.site import StudySite
 from fedcanon.statistics.study import Question, begin_study
 from fedcanon.tables.preparing import Plan
@@ -113,6 +114,34 @@ def test_all_columns_of_a_variable_can_be_a_group():
 def test_questions_with_a_mistake_are_refused(settings, words):
     with pytest.raises(FedcanonError, match=words):
         Question("ill", PLAN, **settings)
+
+
+class Doubled(Poisson):
+    """A family of the user's own: Poisson, whose loss counts twice."""
+
+    def loss(self, scores, y):
+        return 2 * super().loss(scores, y)
+
+    def slopes(self, scores, y):
+        return 2 * super().slopes(scores, y)
+
+    def curvatures(self, scores, y):
+        return 2 * super().curvatures(scores, y)
+
+
+def test_a_family_of_ones_own():
+    own = begin_study(SITES, Question("visits", PLAN, f"{__name__}:Doubled"))
+    known = begin_study(SITES, Question("visits", PLAN, "poisson"))
+    ours = own.fitted(own.penalty({"name": "l1", "kappa": 0.1}))
+    theirs = known.fitted(known.penalty({"name": "l1", "kappa": 0.05}))
+    assert np.allclose(ours.vector, theirs.vector, atol=1e-7)
+    with pytest.raises(FedcanonError, match="cannot be imported"):
+        begin_study(SITES, Question("visits", PLAN, "no.such.module:Family"))
+
+
+def test_options_that_a_family_does_not_have():
+    with pytest.raises(FedcanonError, match="the family poisson takes no options delta"):
+        begin_study(SITES, Question("visits", PLAN, "poisson", {"delta": 1.0}))
 
 
 def test_a_response_that_cannot_be_names_the_site():

@@ -160,12 +160,13 @@ def _sites(tables: Sequence[Path], site: str | None) -> list[Any]:
     """Read the sites: a table for each, or the parts of one."""
     from fedcanon.data.own.tables import read_table
     from fedcanon.statistics.site import StudySite
+    from fedcanon.tables.site import NO_GUARDS
 
     read = {path.name.partition(".")[0]: read_table(path) for path in tables}
     if len(read) < len(tables):
         raise FedcanonError("two tables have the same name, so that their sites would have it too.")
     if site is None:
-        return [StudySite(name, table) for name, table in read.items()]
+        return [StudySite(name, table, NO_GUARDS) for name, table in read.items()]
     found: dict[str, list[pd.DataFrame]] = {}
     for path, table in zip(tables, read.values(), strict=True):
         if site not in table.columns:
@@ -178,7 +179,7 @@ def _sites(tables: Sequence[Path], site: str | None) -> list[Any]:
     import pandas as pd
 
     return [
-        StudySite(name, pd.concat(parts, ignore_index=True))
+        StudySite(name, pd.concat(parts, ignore_index=True), NO_GUARDS)
         for name, parts in sorted(found.items())
     ]
 

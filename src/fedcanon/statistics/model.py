@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcanon.errors import FedcanonError
+from fedcanon.importing import import_object, is_import_path
 from fedcanon.layout import Layout
 from fedcanon.objectives.cox import Cox
 from fedcanon.objectives.families import FAMILIES, Family
@@ -25,6 +26,15 @@ NAMES = (*FAMILIES, MULTINOMIAL, COX)
 """All families."""
 
 Objective = LinearObjective | Multinomial
+
+
+def require_family(name: str) -> None:
+    """Refuse a name that is neither that of a family nor package.module:Name."""
+    if name not in NAMES and not is_import_path(name):
+        raise FedcanonError(
+            f"there is no family '{name}': use one of {', '.join(NAMES)}, or your own as "
+            "package.module:Name."
+        )
 
 
 @dataclass(frozen=True)
@@ -72,7 +82,8 @@ class Model:
     Args:
         recipe: How columns are prepared. Those that are free come last.
         response: The column to be explained; for "cox" the time.
-        family: A name of ``FAMILIES``, "multinomial" or "cox".
+        family: A name of ``FAMILIES``, "multinomial" or "cox", or package.module:Name of a class
+            that is derived from ``Family``.
         options: Parameters of the family.
         event: For "cox", the column that says whether the event has happened.
         weights: The column with the weights of rows.
@@ -94,10 +105,7 @@ class Model:
     class_weights: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.family not in NAMES:
-            raise FedcanonError(
-                f"there is no family '{self.family}': use one of {', '.join(NAMES)}."
-            )
+        require_family(self.family)
         if (self.event is not None) != (self.family == COX):
             raise FedcanonError('the family "cox" needs a column event, and no other has one.')
 
@@ -129,7 +137,7 @@ class Model:
     @property
     def has_dispersion(self) -> bool:
         """Whether the variance has a factor that is estimated beside the model."""
-        return self.family in FAMILIES and self._family().has_dispersion
+        return self.family not in (COX, MULTINOMIAL) and self._family().has_dispersion
 
     def _family(self) -> Family:
         """Return the family with its options.
@@ -137,8 +145,10 @@ class Model:
         Raises:
             FedcanonError: It has no such option.
         """
+        own = self.family not in FAMILIES
+        make = import_object(self.family, "family") if own else FAMILIES[self.family]
         try:
-            return FAMILIES[self.family](**dict(self.options))
+            return make(**dict(self.options))
         except TypeError:
             names = ", ".join(name for name, _ in self.options)
             raise FedcanonError(f"the family {self.family} takes no options {names}.") from None
@@ -150,13 +160,16 @@ class Model:
         parts += [("free", (self.outputs * self.unpenalised,))] if self.unpenalised else []
         return Layout.of([*parts, ("bias", (self.outputs,))] if self.has_intercept else parts)
 
-    def objective(self, site: SiteTable) -> Objective:
+    def objective(self, site: SiteTable, features: NDArray[np.float64]) -> Objective:
         """Return the loss on the rows of a site.
+
+        Args:
+            site: The site, or a part of its rows.
+            features: The prepared columns of these rows.
 
         Raises:
             FedcanonError: A response is missing or cannot be; the site is named.
         """
-        features = self.recipe.standardised(site.plain(self.recipe.parts))
         try:
             return self._objective(site, features)
         except FedcanonError as error:

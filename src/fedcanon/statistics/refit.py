@@ -59,6 +59,8 @@ def refit_over(sites: Sites, model: Model, support: Sequence[int]) -> Refit:
     if model.family in (MULTINOMIAL, "huber"):
         raise FedcanonError(f"there are no standard errors for the family {model.family}.")
     places = tuple(support)
+    if not places:
+        raise FedcanonError("no column is selected.")
     expansions = Expansions(sites, model, places, penalised=False)
     task = Task(Zero(), torch.zeros(len(places), dtype=torch.float64))
     [found] = solve_by_newton(expansions, [task], TOLERANCE)

@@ -8,12 +8,14 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from fedcanon.errors import FedcanonError
 from fedcanon.expansion import expansion_length, pack_expansion
 from fedcanon.objectives.linear import LinearObjective
 from fedcanon.statistics.model import ALL, Model, Objective, Rows
 from fedcanon.statistics.quality import measures, no_measures
+from fedcanon.tables.recipe import Recipe
 from fedcanon.tables.site import Answer, SiteTable
 from fedcanon.units import GIB
 
@@ -26,6 +28,9 @@ class StudySite(SiteTable):
 
     _kept: OrderedDict[tuple[Model, Rows], tuple[Objective | None, int]] = field(
         default_factory=OrderedDict, compare=False, repr=False
+    )
+    _prepared: dict[Recipe, NDArray[np.float64]] = field(
+        default_factory=dict, compare=False, repr=False
     )
 
     @property
@@ -136,14 +141,25 @@ class StudySite(SiteTable):
         """Return the loss on some rows, None if there are none; those used last are kept."""
         key = (model, rows)
         if key not in self._kept:
-            part = self.part(rows.of(self.name, len(self.table)))
-            guards = replace(self.guards, minimum_rows=0)  # has been looked at
-            found = model.objective(SiteTable(self.name, part, guards)) if len(part) else None
+            chosen = rows.of(self.name, len(self.table))
+            part = self.part(chosen)
+            found = None
+            if len(part):
+                guards = replace(self.guards, minimum_rows=0)  # has been looked at
+                features = self._features(model.recipe)[chosen]
+                found = model.objective(SiteTable(self.name, part, guards), features)
             self._kept[key] = found, 8 * len(part) * (len(model.recipe.columns) + 2)
             while len(self._kept) > 1 and sum(size for _, size in self._kept.values()) > GIB:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(key)
         return self._kept[key][0]
+
+    def _features(self, recipe: Recipe) -> NDArray[np.float64]:
+        """Return the prepared columns of all rows; those of one recipe are kept."""
+        if recipe not in self._prepared:
+            self._prepared.clear()
+            self._prepared[recipe] = recipe.standardised(self.plain(recipe.parts))
+        return self._prepared[recipe]
 
 
 def _summed(rows: Rows, name: str, sites: int) -> int:

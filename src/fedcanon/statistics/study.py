@@ -18,7 +18,7 @@ from fedcanon.objectives import Problem
 from fedcanon.penalties import Penalty, Zero
 from fedcanon.runs.named import make_penalty
 from fedcanon.search.kappas import kappa_at, null_model
-from fedcanon.statistics.model import ALL, BINOMIAL, COX, MULTINOMIAL, NAMES, Model, Rows
+from fedcanon.statistics.model import ALL, BINOMIAL, COX, MULTINOMIAL, Model, Rows, require_family
 from fedcanon.statistics.refit import Refit, refit_over, wald
 from fedcanon.statistics.site import StudySite
 from fedcanon.statistics.solving import (
@@ -50,7 +50,7 @@ class Question:
         response: The column to be explained; for "cox" the time of the event, or of the end of
             observation.
         plan: The columns that explain, and what is done to them.
-        family: How the response is distributed: one of ``NAMES``.
+        family: How the response is distributed: one of ``NAMES``, or package.module:Name.
         options: Parameters of the family, such as ``{"dispersion": 0.5}``, or ``{"ties":
             "breslow"}`` for "cox".
         event: For "cox", the column that says whether the event has happened.
@@ -74,10 +74,7 @@ class Question:
     free: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        if self.family not in NAMES:
-            raise FedcanonError(
-                f"there is no family '{self.family}': use one of {', '.join(NAMES)}."
-            )
+        require_family(self.family)
         if (self.event is not None) != (self.family == COX):
             raise FedcanonError('the family "cox" needs a column event, and no other has one.')
         if self.balanced and self.family not in (BINOMIAL, MULTINOMIAL):

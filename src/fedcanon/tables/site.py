@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -44,6 +45,10 @@ class Guards:
     columns: frozenset[str] | None = None
     parameters_per_row: float = 0.33
     penalised: bool = True
+
+
+NO_GUARDS = Guards(minimum_rows=1, minimum_count=1, parameters_per_row=math.inf)
+"""For tables that are all in the same hands already."""
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic_core import from_json, to_json
 
 from fedcanon.errors import FedcanonError
+from fedcanon.importing import is_import_path
+from fedcanon.statistics.model import Model
 from fedcanon.tables.site import Answer, SiteTable
 from fedcanon.text import printable
 
@@ -64,11 +66,16 @@ def answered(site: SiteTable, text: str) -> str:
         if function is None:
             raise FedcanonError(f"there is no request '{printable(request.what)[:40]}'.")
         arguments = _checked(function, request.arguments)
+        model = arguments.get("model")
+        if isinstance(model, Model) and is_import_path(model.family):
+            raise FedcanonError("a site imports no code that a server names.")
         answer = site.answer(request.what, request.sites, arguments)
     except ValidationError as error:
         return _refusal(f"the site {site.name} cannot read the request: {_first(error)}")
     except FedcanonError as error:
         return _refusal(str(error))
+    except Exception as error:  # a stranger can ask anything
+        return _refusal(f"the site {site.name} cannot answer: {type(error).__name__}")
     return to_json({"answer": {name: _plain(value) for name, value in answer.items()}}).decode()
 
 
