@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import statsmodels.api as sm
 import torch
-from sklearn.linear_model import Lasso, LogisticRegression
+from sklearn.linear_model import Lasso, LogisticRegression, QuantileRegressor
 from statsmodels.duration.hazard_regression import PHReg
 
 from fedcanon import FedcanonError
@@ -192,6 +192,20 @@ class TestGuards:
 
         with pytest.raises(FedcanonError, match="rows for this, fewer"):
             there.expansions.at([(Rows(parts=100), torch.zeros(D + 1, dtype=torch.float64))])
+
+
+def test_huber_from_far_away_is_nearly_the_median_regression_of_scikit_learn():
+    there = study("gaussian", "huber", table=TABLE.assign(gaussian=1000 + 10 * TABLE["gaussian"]))
+    found = there.fitted(there.penalty({"name": "ridge", "kappa": 1e-9}))
+    assert found.converged
+    prepared = np.column_stack([there.model.recipe.prepared(TABLE), np.ones(M)])
+    y = 1000 + 10 * TABLE["gaussian"].to_numpy()
+    residual = prepared @ found.vector.numpy() - y
+    slopes = prepared.T @ np.clip(residual, -1.35, 1.35) / M  # the gradient of the loss
+    assert np.abs(slopes).max() < 1e-6
+    assert np.mean(np.abs(residual)) == pytest.approx(
+        np.mean(np.abs(QuantileRegressor(alpha=0).fit(prepared, y).predict(prepared) - y)), rel=0.01
+    )
 
 
 def test_a_refit_alone_is_refused_for_families_without_a_likelihood():

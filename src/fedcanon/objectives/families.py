@@ -18,6 +18,9 @@ from fedcanon.errors import FedcanonError
 
 Array = NDArray[np.floating]
 
+FEW = 0.01
+"""A share of samples below which Huber's loss counts as linear everywhere."""
+
 
 class Family(ABC):
     """A family of responses: losses and their derivatives in η, sample by sample.
@@ -265,7 +268,16 @@ class Huber(Family):
         return slopes
 
     def curvatures(self, scores: Array, y: Array) -> Array:
-        return (np.abs(scores - y) <= self.delta).astype(scores.dtype)
+        """1 up to δ, 0 beyond; but far from all responses, where that would be 0 everywhere, δ/|r|.
+
+        The latter is the curvature of the parabola that touches the loss from above. With it a step
+        of Newton's method leads from there to the responses.
+        """
+        size = np.abs(scores - y)
+        inside = size <= self.delta
+        if inside.mean() < FEW:
+            return (self.delta / np.maximum(size, self.delta)).astype(scores.dtype)
+        return inside.astype(scores.dtype)
 
     def means(self, scores: Array) -> Array:
         return scores
