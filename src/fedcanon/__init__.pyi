@@ -23,6 +23,8 @@ from .errors import DivergenceError as DivergenceError
 from .errors import FedcanonError as FedcanonError
 from .errors import RunStoppedError as RunStoppedError
 from .estimators import FederatedClassifier as FederatedClassifier
+from .estimators import FederatedCox as FederatedCox
+from .estimators import FederatedGLM as FederatedGLM
 from .estimators import FederatedRegressor as FederatedRegressor
 from .objectives import FlatModule as FlatModule
 from .objectives import Logistic as Logistic

@@ -3,7 +3,7 @@
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from fedcanon.estimators import FederatedClassifier, FederatedRegressor
+from fedcanon.estimators import FederatedClassifier, FederatedGLM, FederatedRegressor
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -30,4 +30,29 @@ def test_scikit_learns_checks(estimator, check):
     ]
 )
 def test_scikit_learns_checks_of_a_network(estimator, check):
+    check(estimator)
+
+
+@parametrize_with_checks(
+    [
+        FederatedGLM(family, kappa=0.05)
+        for family in ("gaussian", "binomial", "multinomial", "poisson", "gamma")
+    ]
+    + [FederatedGLM(penalty=None)]
+)
+def test_scikit_learns_checks_of_a_generalised_linear_model(estimator, check):
+    check(estimator)
+
+
+def own_folds(estimator):
+    """The folds are those of the rows of sites, so that repeated rows are in other ones."""
+    folded = {"check_sample_weight_equivalence_on_dense_data": "cv is a number of folds"}
+    return folded if estimator.choose == "1se" else {}
+
+
+@pytest.mark.slow
+@parametrize_with_checks(
+    [FederatedGLM(choose="bic"), FederatedGLM("binomial", cv=2)], expected_failed_checks=own_folds
+)
+def test_scikit_learns_checks_of_the_choice_of_kappa(estimator, check):
     check(estimator)

@@ -108,6 +108,26 @@ def test_levels_do_not_depend_on_the_type_of_the_column():
     assert {part.reference, *part.levels} == {"1", "2", "3"}
 
 
+def test_weights_are_repeated_rows():
+    weighted = {name: t.assign(n=RNG.integers(0, 4, len(t))) for name, t in TABLES.items()}
+    plan = Plan(["age", "visits", "income"], missing={"income": 5.0}, indicators=["age"])
+    ours = prepare(LocalSites([SiteTable(n, t) for n, t in weighted.items()]), plan, "n")
+    repeated = [
+        SiteTable(name, t.loc[t.index.repeat(t["n"])].reset_index()) for name, t in weighted.items()
+    ]
+    theirs = prepare(LocalSites(repeated), plan)
+    assert np.allclose(ours.means, theirs.means, rtol=1e-12)
+    assert np.allclose(ours.scales, theirs.scales, rtol=1e-12)
+    assert ours.parts[0].fill == pytest.approx(theirs.parts[0].fill, rel=1e-12)
+
+
+def test_new_rows_without_a_logarithm_are_refused():
+    parts = prepare(SITES, Plan(["income"], logs=["income"])).parts
+    poor = SiteTable("Dover", TABLES["Cork"].assign(income=0.0))
+    with pytest.raises(FedcanonError, match="'income' of the site Dover has values up to 0"):
+        poor.plain(parts)
+
+
 @given(
     st.lists(
         st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=9),

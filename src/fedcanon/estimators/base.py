@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
-from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -18,12 +17,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
 
 from fedcanon.algorithms import ALGORITHMS, Algorithm
-from fedcanon.errors import FedcanonError
 from fedcanon.estimators.features import indices, over_features
-from fedcanon.estimators.problems import dense
+from fedcanon.estimators.problems import dense, require_kappa
 from fedcanon.layout import Layout
 from fedcanon.objectives import Problem
-from fedcanon.penalties import PENALTIES, Penalty, PerLayer, on_weights
+from fedcanon.penalties import Penalty, PerLayer, on_weights
 from fedcanon.runs.federation import Federation
 from fedcanon.runs.fit import fit
 from fedcanon.runs.named import find, make_algorithm, make_penalty
@@ -138,12 +136,7 @@ class Federated(BaseEstimator):
             chosen = isinstance(self.penalty, PerLayer)
             return over_features(on_weights(self.penalty, layout), chosen=chosen)
         if isinstance(self.penalty, str):
-            kind = PENALTIES.get(self.penalty)
-            if kind is not None and "kappa" not in signature(kind).parameters:
-                raise FedcanonError(
-                    f"the penalty '{self.penalty}' has no kappa: give it with its own parameters, "
-                    f'penalty={{"name": "{self.penalty}", …}}.'
-                )
+            require_kappa(self.penalty)
             return make_penalty({"name": self.penalty, "kappa": _plain(self.kappa)}, layout)
         table = _plain(self.penalty, list(getattr(self, "feature_names_in_", ())))
         return over_features(make_penalty(table, layout), chosen="layers" in table)

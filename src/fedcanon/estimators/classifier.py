@@ -8,14 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 from torch import Tensor
 from torch.nn import functional
 
 from fedcanon.estimators.base import FLOATS, Federated
 from fedcanon.estimators.problems import (
-    InvalidDataError,
+    labels_of,
     linear_problem,
     network_problem,
     rows_of_clients,
@@ -58,12 +57,7 @@ class FederatedClassifier(ClassifierMixin, Federated):
             ConvergenceWarning: The rounds ended before the tolerance was met.
         """
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=FLOATS)
-        check_classification_targets(y)
-        self.classes_, labels = np.unique(y, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise InvalidDataError(
-                f"there is only one class, {self.classes_[0]}: a classifier needs two or more."
-            )
+        self.classes_, labels = labels_of(y)
         clients, seed = rows_of_clients(groups, X), self._draw_seed()
         binary = len(self.classes_) == 2
         if binary and not self.hidden:

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from inspect import signature
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.utils import check_consistent_length, column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
 from torch import nn
 
 from fedcanon.errors import FedcanonError
 from fedcanon.objectives import FlatModule, ModuleObjective, Objective, Problem
 from fedcanon.objectives.linear import Features
 from fedcanon.objectives.losses import Loss
+from fedcanon.penalties import PENALTIES
 from fedcanon.randomness import Purpose, torch_seed
+from fedcanon.runs.named import find
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Rows = NDArray[np.int64]
 
@@ -30,7 +37,40 @@ def dense(X: Features) -> NDArray[np.floating]:
     return X if isinstance(X, np.ndarray) else X.toarray()
 
 
-def rows_of_clients(groups: Any, X: Features) -> list[Rows]:
+def takes_kappa(name: str) -> bool:
+    """Tell whether the penalty of this name has a κ.
+
+    Raises:
+        FedcanonError: There is no such penalty.
+    """
+    return "kappa" in signature(find(name, PENALTIES, "penalty")).parameters
+
+
+def require_kappa(name: str) -> None:
+    """Refuse a penalty that is given by its name alone, but has no κ."""
+    if not takes_kappa(name):
+        raise FedcanonError(
+            f"the penalty '{name}' has no kappa: give it with its own parameters, "
+            f'penalty={{"name": "{name}", …}}.'
+        )
+
+
+def labels_of(y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """The classes in their order, and the number of each sample's class.
+
+    Raises:
+        ValueError: There are fewer than two, or they are no classes.
+    """
+    check_classification_targets(y)
+    classes, labels = np.unique(y, return_inverse=True)
+    if len(classes) < 2:
+        raise InvalidDataError(
+            f"there is only one class, {classes[0]}: a classifier needs two or more."
+        )
+    return classes, labels
+
+
+def rows_of_clients(groups: Any, X: Features | pd.DataFrame) -> list[Rows]:
     """The rows of each client.
 
     Args:

@@ -54,7 +54,8 @@ class Question:
         options: Parameters of the family, such as ``{"dispersion": 0.5}``, or ``{"ties":
             "breslow"}`` for "cox".
         event: For "cox", the column that says whether the event has happened.
-        weights: The column with the weights of rows; None weighs all alike.
+        weights: The column with the weights of rows, in the preparation of columns as in the loss;
+            None weighs all alike.
         balanced: Whether classes have the same weight in all, however many rows they have.
         offset: The column with what is added to the score; for counts, the logarithm of exposure.
         free: The columns that are not penalised.
@@ -302,7 +303,7 @@ def begin_study(sites: Sites, question: Question) -> Study:
     ordered = [name for name in plan.columns if name not in question.free]
     ordered += [name for name in plan.columns if name in question.free]
     model = Model(
-        prepare(sites, replace(plan, columns=ordered)),
+        prepare(sites, replace(plan, columns=ordered), question.weights),
         question.response,
         question.family,
         tuple(question.options.items()),

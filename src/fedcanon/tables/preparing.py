@@ -52,11 +52,17 @@ KNOTS = {
 """Harrell's quantiles for knots, by their number."""
 
 
-def prepare(sites: Sites, plan: Plan) -> Recipe:
+def prepare(sites: Sites, plan: Plan, weights: str | None = None) -> Recipe:
     """Make the recipe that prepares all tables alike.
 
     Means, deviations and levels are those of the pooled table, computed from the sites' sums and
     counts; medians and quantiles are exact, found by counting values below thresholds.
+
+    Args:
+        sites: The sites.
+        plan: What is to be done.
+        weights: The column with the weights of rows, which means and deviations take into account;
+            counts, medians and quantiles do not.
 
     Raises:
         FedcanonError: A column is missing, holds numbers at one site and texts at another, or
@@ -66,9 +72,9 @@ def prepare(sites: Sites, plan: Plan) -> Recipe:
     numbers = _numbers(sites, plan)
     texts = [name for name in plan.columns if name not in numbers]
     parts: dict[str, Number | Category] = {}
-    parts |= _number_parts(sites, plan, numbers)
+    parts |= _number_parts(sites, plan, numbers, weights)
     parts |= _category_parts(sites, plan, texts)
-    return _standardised(sites, tuple(parts[name] for name in plan.columns))
+    return _standardised(sites, tuple(parts[name] for name in plan.columns), weights)
 
 
 def _check(plan: Plan) -> None:
@@ -109,7 +115,9 @@ def _numbers(sites: Sites, plan: Plan) -> list[str]:
     return found
 
 
-def _number_parts(sites: Sites, plan: Plan, names: Sequence[str]) -> dict[str, Number]:
+def _number_parts(
+    sites: Sites, plan: Plan, names: Sequence[str], weights: str | None
+) -> dict[str, Number]:
     how = {name: plan.missing.get(name, "mean") for name in names}
     for name, way in how.items():
         if isinstance(way, str) and way not in ("mean", "median"):
@@ -120,7 +128,7 @@ def _number_parts(sites: Sites, plan: Plan, names: Sequence[str]) -> dict[str, N
     wanted = {name: [0.5] for name, way in how.items() if way == "median"}
     wanted |= {name: [*wanted.get(name, ()), *KNOTS[n]] for name, n in plan.splines.items()}
     found = quantiles(sites, wanted)
-    fills = _means(sites, [name for name, way in how.items() if way == "mean"])
+    fills = _means(sites, [name for name, way in how.items() if way == "mean"], weights)
     fills |= {name: found[name].pop(0) for name, way in how.items() if way == "median"}
     fills |= {name: float(way) for name, way in how.items() if not isinstance(way, str)}
     _require_logs(sites, plan.logs, fills)
@@ -137,18 +145,18 @@ def _number_parts(sites: Sites, plan: Plan, names: Sequence[str]) -> dict[str, N
     return parts
 
 
-def _means(sites: Sites, names: Sequence[str]) -> dict[str, float]:
+def _means(sites: Sites, names: Sequence[str], weights: str | None) -> dict[str, float]:
     """Return the means of the values that are not missing."""
     if not names:
         return {}
     # Missing values count as 0 at first, and are counted. Then sums are taken around the mean,
     # because sums far from 0 lose digits.
     parts = [Number(name, 0.0, indicator=True) for name in names]
-    told = total(sites, "moments", parts=parts, centres=[0.0] * 2 * len(names))
+    told = total(sites, "moments", parts=parts, centres=[0.0] * 2 * len(names), weights=weights)
     sums, missing = told["sums"][0::2], told["sums"][1::2]
     means = sums / (told["rows"] - missing)
     filled = [Number(name, float(mean)) for name, mean in zip(names, means, strict=True)]
-    told = total(sites, "moments", parts=filled, centres=means.tolist())
+    told = total(sites, "moments", parts=filled, centres=means.tolist(), weights=weights)
     means = means + told["sums"] / (told["rows"] - missing)
     return dict(zip(names, means.tolist(), strict=True))
 
@@ -210,12 +218,14 @@ def _category(plan: Plan, name: str, counts: Mapping[str, int], rare: int) -> Ca
     return Category(name, reference, tuple(others), fill)
 
 
-def _standardised(sites: Sites, parts: tuple[Number | Category, ...]) -> Recipe:
+def _standardised(
+    sites: Sites, parts: tuple[Number | Category, ...], weights: str | None
+) -> Recipe:
     """Find means and deviations; the second from the first, because sums of squares cancel."""
     width = sum(len(part.columns) for part in parts)
-    first = total(sites, "moments", parts=parts, centres=[0.0] * width)
+    first = total(sites, "moments", parts=parts, centres=[0.0] * width, weights=weights)
     means = first["sums"] / first["rows"]
-    second = total(sites, "moments", parts=parts, centres=means.tolist())
+    second = total(sites, "moments", parts=parts, centres=means.tolist(), weights=weights)
     shift = second["sums"] / second["rows"]
     scales = np.sqrt(second["squares"] / second["rows"] - shift**2)
     means = means + shift

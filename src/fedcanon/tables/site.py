@@ -180,9 +180,19 @@ class SiteTable:
             )
 
     def plain(self, parts: Sequence[Number | Category]) -> Array:
-        """Return the prepared columns before they are centred and scaled, for the site itself."""
+        """Return the prepared columns before they are centred and scaled, for the site itself.
+
+        Raises:
+            FedcanonError: A column is missing, a value is no number, or has no logarithm.
+        """
         for part in parts:
-            self.numbers(part.name) if isinstance(part, Number) else self.column(part.name)
+            if not isinstance(part, Number):
+                self.column(part.name)
+            elif (self.numbers(part.name) <= 0).any() and part.log:
+                raise FedcanonError(
+                    f"the column '{part.name}' of the site {self.name} has values up to 0, which "
+                    "have no logarithm."
+                )
         return plain(parts, self.table)
 
     def kinds(self, columns: Sequence[str]) -> Answer:
@@ -220,7 +230,20 @@ class SiteTable:
         ]
         return {"counts": np.array(counts, dtype=np.float64)}
 
-    def moments(self, parts: Sequence[Number | Category], centres: Sequence[float]) -> Answer:
-        """Sum the prepared columns less their centres, and the squares of that."""
+    def moments(
+        self,
+        parts: Sequence[Number | Category],
+        centres: Sequence[float],
+        weights: str | None = None,
+    ) -> Answer:
+        """Sum the prepared columns less their centres, and the squares of that.
+
+        Args:
+            parts: The columns.
+            centres: What is subtracted from each prepared column.
+            weights: The column by which rows are multiplied and counted; None counts all as 1.
+        """
         rows = self.plain(parts) - np.asarray(centres)
-        return {"rows": len(rows), "sums": rows.sum(0), "squares": (rows**2).sum(0)}
+        own = np.ones(len(rows)) if weights is None else self.complete(weights)
+        weighted = own[:, None] * rows
+        return {"rows": own.sum(), "sums": weighted.sum(0), "squares": (weighted * rows).sum(0)}
