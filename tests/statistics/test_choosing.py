@@ -18,6 +18,7 @@ from fedcanon.statistics.choosing import (
 from fedcanon.statistics.site import StudySite
 from fedcanon.statistics.study import Question, begin_study
 from fedcanon.tables.preparing import Plan
+from fedcanon.tables.site import NO_GUARDS
 from fedcanon.tables.sites import LocalSites
 from tests.statistics.test_study import PLAN, POOLED, SITES
 
@@ -143,6 +144,11 @@ def test_odd_folds_are_refused():
     alone = begin_study(LocalSites(SITES.tables[:1]), Question("ill", Plan(["age"]), "binomial"))
     with pytest.raises(FedcanonError, match="two or more"):
         folds_of(alone, 5, "sites")
+    tiny = begin_study(
+        LocalSites([StudySite("tiny", POOLED[:20], NO_GUARDS)]), Question("age", Plan(["noise1"]))
+    )
+    with pytest.raises(FedcanonError, match="use fewer folds"):
+        validate(tiny, lasso(tiny), np.array([1.0]), folds_of(tiny, 21, "rows"))
     there = study()
     with pytest.raises(FedcanonError, match="fewer than its minimum_rows"):
         validate(there, lasso(there), np.array([1.0]), folds_of(there, 40, "rows"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -32,65 +32,48 @@ from fedcanon.threads import one_thread
 FLOATS = (np.float64, np.float32)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class Federated(BaseEstimator):
     """Minimises f + h over clients: the parameters, and how they become a run.
 
     f is the mean loss over all samples, whichever client has them. The penalty h acts on weights
-    and not on biases.
+    and not on biases. ``fit`` looks at the parameters.
+
+    Args:
+        penalty: h, by its name in ``fedcanon list penalties`` if it has a ``kappa``, or as a
+            dictionary with the name and all parameters, or as a ``Penalty``. The ``groups`` of
+            a penalty with groups are groups of features: the number of features in each, lists
+            of them, or a dictionary from a name to such a list. Features are counted from 0,
+            or, in a dictionary of parameters, named like the columns of a data frame.
+        kappa: κ of a penalty that is given by its name.
+        algorithm: The method, by its name in ``fedcanon list algorithms``, or as a dictionary
+            with the name and its other parameters.
+        alpha: Server step; "auto" is the method's own rule, from curvature or trials.
+        beta: Local step, likewise.
+        local_steps: K, the number of gradient steps of a client in a round.
+        rounds: Rounds after which training ends at the latest.
+        tol: Training ends once ‖G(z)‖ ≤ tol·‖∇f(z̄)‖. G(z) = z − prox_h(z − ∇f(z)), the
+            proximal gradient mapping, is zero at a solution; z̄ is the model whose weights are
+            zero and whose intercepts are at their best (the start, for a network). With 0 all
+            rounds are done.
+        batch_size: Samples of a gradient; all of the client's by default.
+        hidden: Sizes of hidden layers, with ReLU between them; none is a linear model.
+        fit_intercept: Whether layers have biases.
+        random_state: Seed of mini-batches and of a network's start.
     """
 
-    def __init__(
-        self,
-        *,
-        penalty: str | Mapping[str, Any] | Penalty = "l1",
-        kappa: float = 1e-3,
-        algorithm: str | Mapping[str, Any] = "fedcanon+",
-        alpha: float | str = AUTO,
-        beta: float | str = AUTO,
-        local_steps: int = 10,
-        rounds: int = 3000,
-        tol: float = 1e-6,
-        batch_size: int | None = None,
-        hidden: Sequence[int] = (),
-        fit_intercept: bool = True,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        """Keep the parameters; ``fit`` looks at them.
-
-        Args:
-            penalty: h, by its name in ``fedcanon list penalties`` if it has a ``kappa``, or as a
-                dictionary with the name and all parameters, or as a ``Penalty``. The ``groups`` of
-                a penalty with groups are groups of features: the number of features in each, lists
-                of them, or a dictionary from a name to such a list. Features are counted from 0,
-                or, in a dictionary of parameters, named like the columns of a data frame.
-            kappa: κ of a penalty that is given by its name.
-            algorithm: The method, by its name in ``fedcanon list algorithms``, or as a dictionary
-                with the name and its other parameters.
-            alpha: Server step; "auto" is the method's own rule, from curvature or trials.
-            beta: Local step, likewise.
-            local_steps: K, the number of gradient steps of a client in a round.
-            rounds: Rounds after which training ends at the latest.
-            tol: Training ends once ‖G(z)‖ ≤ tol·‖∇f(z̄)‖. G(z) = z − prox_h(z − ∇f(z)), the
-                proximal gradient mapping, is zero at a solution; z̄ is the model whose weights are
-                zero and whose intercepts are at their best (the start, for a network). With 0 all
-                rounds are done.
-            batch_size: Samples of a gradient; all of the client's by default.
-            hidden: Sizes of hidden layers, with ReLU between them; none is a linear model.
-            fit_intercept: Whether layers have biases.
-            random_state: Seed of mini-batches and of a network's start.
-        """
-        self.penalty = penalty
-        self.kappa = kappa
-        self.algorithm = algorithm
-        self.alpha = alpha
-        self.beta = beta
-        self.local_steps = local_steps
-        self.rounds = rounds
-        self.tol = tol
-        self.batch_size = batch_size
-        self.hidden = hidden
-        self.fit_intercept = fit_intercept
-        self.random_state = random_state
+    penalty: str | Mapping[str, Any] | Penalty = "l1"
+    kappa: float = 1e-3
+    algorithm: str | Mapping[str, Any] = "fedcanon+"
+    alpha: float | str = AUTO
+    beta: float | str = AUTO
+    local_steps: int = 10
+    rounds: int = 3000
+    tol: float = 1e-6
+    batch_size: int | None = None
+    hidden: Sequence[int] = ()
+    fit_intercept: bool = True
+    random_state: int | np.random.RandomState | None = None
 
     def __sklearn_tags__(self) -> Tags:
         tags: Tags = super().__sklearn_tags__()  # type: ignore[no-untyped-call]

@@ -26,7 +26,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from fedcanon.errors import FedcanonError
 from fedcanon.estimators.over_sites import (
-    OPEN,
     Array,
     OverSites,
     numbers,
@@ -40,6 +39,7 @@ from fedcanon.statistics.quality import concordant
 from fedcanon.statistics.site import StudySite
 from fedcanon.statistics.study import begin_study
 from fedcanon.tables.preparing import Plan
+from fedcanon.tables.site import NO_GUARDS
 from fedcanon.tables.sites import LocalSites
 
 if TYPE_CHECKING:
@@ -226,12 +226,12 @@ class FederatedGLM(OverSites):
             return float(accuracy_score(y, found, sample_weight=sample_weight))
         check_is_fitted(self)
         table, names = self._rows(X, y, None, sample_weight, offset, reset=False)
-        site, study = StudySite("X", table, OPEN), self.study_
+        site, study = StudySite("X", table, NO_GUARDS), self.study_
         used: dict[str, Any] = {"weights": None, "offset": None, **names}
         bare = replace(study.question, plan=Plan([]), free=(), **used)
         null = begin_study(LocalSites([site]), bare)
-        most = null.model.objective(site).deviance(null.null[0])
-        own = replace(study.model, **used).objective(site).deviance(self.solution_.vector)
+        most = site.deviance(null.model, null.null[0])
+        own = site.deviance(replace(study.model, **used), self.solution_.vector)
         return 1 - own / most if most else math.nan
 
     def summary(self, *, level: float = 0.95) -> pd.DataFrame:

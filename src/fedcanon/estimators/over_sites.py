@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,30 +23,19 @@ from fedcanon.estimators.problems import (
     takes_kappa,
 )
 from fedcanon.penalties import Penalty, Zero
-from fedcanon.statistics.choosing import (
-    Path,
-    Validations,
-    automatic_kappas,
-    bic,
-    folds_of,
-    follow_paths,
-    validate,
-)
+from fedcanon.statistics.choosing import Path, Validations, choose, folds_of
 from fedcanon.statistics.model import Model, Rows
 from fedcanon.statistics.site import StudySite
 from fedcanon.statistics.solving import Solution
 from fedcanon.statistics.study import Question, Study, begin_study
 from fedcanon.tables.preparing import Missing, Plan
-from fedcanon.tables.site import Guards, SiteTable
+from fedcanon.tables.site import NO_GUARDS, SiteTable
 from fedcanon.tables.sites import LocalSites
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Array = NDArray[np.float64]
-
-OPEN = Guards(minimum_rows=1, minimum_count=1, parameters_per_row=math.inf)
-"""Nothing is guarded: whoever calls ``fit`` has all rows."""
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -234,15 +222,9 @@ class OverSites(BaseEstimator):
         if self.choose not in ("1se", "min", "bic", "ebic"):
             raise FedcanonError(f'choose is "1se", "min", "bic" or "ebic", not {self.choose!r}.')
         folds = self._folds(study) if self.choose in ("1se", "min") else []
-        kappas = automatic_kappas(study, penalty_at)
-        [self.path_] = follow_paths(study, penalty_at, kappas)
-        if folds:
-            self.validation_ = validate(study, penalty_at, kappas, folds)
-            found = self.validation_.deviance
-            place = found.simplest if self.choose == "1se" else found.best
-        else:
-            place = int(np.argmin(bic(study, self.path_, extended=self.choose == "ebic")))
-        return float(kappas[place]), self.path_.solutions[place]
+        found = choose(study, penalty_at, self.choose, folds)  # type: ignore[arg-type]
+        self.path_, self.validation_ = found.path, found.validations
+        return found.kappa, found.solution
 
     def _folds(self, study: Study) -> list[Rows]:
         if self.leave_one_site_out:
@@ -269,7 +251,7 @@ class OverSites(BaseEstimator):
         """Return the scores of rows without intercepts, a column for each output."""
         check_is_fitted(self)
         site, parts = (
-            SiteTable("X", self._table(X, reset=False), OPEN),
+            SiteTable("X", self._table(X, reset=False), NO_GUARDS),
             self.study_.model.recipe.parts,
         )
         columns = site.plain([parts[k] for k in self._order([part.name for part in parts])])
@@ -295,12 +277,12 @@ def _centred(model: Model, vector: Tensor) -> Tensor:
 def _sites(table: pd.DataFrame, column: str | None) -> LocalSites:
     """Return the sites that a column names; None is one site."""
     if column is None:
-        return LocalSites([StudySite("X", table, OPEN)])
+        return LocalSites([StudySite("X", table, NO_GUARDS)])
     clients = rows_of_clients(table[column], table)
     rows = {str(table[column].iloc[own[0]]): own for own in clients}
     if len(rows) < len(clients):
         raise InvalidDataError("two groups have the same name as text: give them other names.")
-    return LocalSites([StudySite(name, table.iloc[own], OPEN) for name, own in rows.items()])
+    return LocalSites([StudySite(name, table.iloc[own], NO_GUARDS) for name, own in rows.items()])
 
 
 def with_columns(

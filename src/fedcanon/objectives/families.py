@@ -18,6 +18,9 @@ from fedcanon.errors import FedcanonError
 
 Array = NDArray[np.floating]
 
+LARGEST = 80.0
+"""The largest score whose exponential is taken, which single precision can still hold."""
+
 FEW = 0.01
 """A share of samples below which Huber's loss counts as linear everywhere."""
 
@@ -130,24 +133,24 @@ class Poisson(Family):
     """Counts: loss e^η − yη, mean e^η. The logarithm of an exposure is an offset."""
 
     def loss(self, scores: Array, y: Array) -> Array:
-        loss: Array = np.exp(scores) - y * scores
+        loss: Array = _exp(scores) - y * scores
         return loss
 
     def slopes(self, scores: Array, y: Array) -> Array:
-        slopes: Array = np.exp(scores) - y
+        slopes: Array = _exp(scores) - y
         return slopes
 
     def curvatures(self, scores: Array, y: Array) -> Array:
-        return np.exp(scores)
+        return _exp(scores)
 
     def means(self, scores: Array) -> Array:
-        return np.exp(scores)
+        return _exp(scores)
 
     def variances(self, means: Array) -> Array:
         return means
 
     def deviances(self, scores: Array, y: Array) -> Array:
-        deviances: Array = 2 * (xlogy(y, y) - y - y * scores + np.exp(scores))
+        deviances: Array = 2 * (xlogy(y, y) - y - y * scores + _exp(scores))
         return deviances
 
     def responses(self, y: Array) -> Array:
@@ -161,29 +164,29 @@ class Gamma(Family):
     has_dispersion = True
 
     def loss(self, scores: Array, y: Array) -> Array:
-        loss: Array = scores + y * np.exp(-scores)
+        loss: Array = scores + y * _exp(-scores)
         return loss
 
     def slopes(self, scores: Array, y: Array) -> Array:
-        slopes: Array = 1 - y * np.exp(-scores)
+        slopes: Array = 1 - y * _exp(-scores)
         return slopes
 
     def curvatures(self, scores: Array, y: Array) -> Array:
-        curvatures: Array = y * np.exp(-scores)
+        curvatures: Array = y * _exp(-scores)
         return curvatures
 
     def expected_curvatures(self, scores: Array, y: Array) -> Array:
         return np.ones_like(scores)
 
     def means(self, scores: Array) -> Array:
-        return np.exp(scores)
+        return _exp(scores)
 
     def variances(self, means: Array) -> Array:
         variances: Array = means**2
         return variances
 
     def deviances(self, scores: Array, y: Array) -> Array:
-        ratios = y * np.exp(-scores)
+        ratios = y * _exp(-scores)
         deviances: Array = 2 * (ratios - 1 - np.log(ratios))
         return deviances
 
@@ -230,7 +233,7 @@ class NegativeBinomial(Family):
         return expected
 
     def means(self, scores: Array) -> Array:
-        return np.exp(scores)
+        return _exp(scores)
 
     def variances(self, means: Array) -> Array:
         variances: Array = means + self.dispersion * means**2
@@ -304,3 +307,9 @@ def _at_least(y: Array, least: float, what: str, name: str) -> Array:
     if not (y >= least).all():
         raise FedcanonError(f"the family {name} needs {what} of at least {least:g}.")
     return y
+
+
+def _exp(scores: Array) -> Array:
+    """e^η, but finite: a step that was far too long must be seen, and not end in an overflow."""
+    found: Array = np.exp(np.minimum(scores, LARGEST))
+    return found

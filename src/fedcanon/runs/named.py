@@ -15,6 +15,7 @@ from fedcanon.data import DATASETS, Dataset
 from fedcanon.errors import FedcanonError
 from fedcanon.importing import import_object, is_import_path
 from fedcanon.layout import Layout
+from fedcanon.objectives.families import FAMILIES, Family
 from fedcanon.objectives.losses import LOSSES, Loss
 from fedcanon.objectives.models import MODELS, Imported, Model
 from fedcanon.penalties import PENALTIES, Penalty, PerLayer, Sum, on_weights
@@ -106,6 +107,11 @@ def make_dataset(table: Table) -> Dataset:
 def make_loss(table: Table) -> Loss:
     """Make the loss of a ``[loss]`` table, for networks."""
     return _make("loss", LOSSES, table, object)
+
+
+def make_family(table: Table) -> Family:
+    """Make the family of responses of a linear model, from its name and its options."""
+    return _make("family", FAMILIES, table, Family)
 
 
 def find(name: str, registry: Mapping[str, T], noun: str) -> T:

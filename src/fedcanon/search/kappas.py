@@ -102,7 +102,9 @@ def largest_kappa(problem: Problem, penalty_at: Callable[[float], Penalty]) -> f
 def kappa_at(gradient: Tensor, penalty_at: Callable[[float], Penalty]) -> float:
     """The smallest κ at which the null model is stationary, from ∇f there."""
     if not any(bool(part.any()) for part in penalty_at(1.0).penalised(gradient)):
-        raise FedcanonError("the gradient vanishes where all weights are zero: give --kappas.")
+        raise FedcanonError(
+            "the gradient vanishes where all weights are zero: give kappa yourself."
+        )
 
     def all_zero(kappa: float) -> bool:
         penalty = penalty_at(kappa)
@@ -114,7 +116,7 @@ def kappa_at(gradient: Tensor, penalty_at: Callable[[float], Penalty]) -> float:
     while not all_zero(high):
         high *= 2
         if high > _LARGEST:
-            raise FedcanonError("no kappa makes all weights zero here: give --kappas.")
+            raise FedcanonError("no kappa makes all weights zero here: give kappa yourself.")
     while all_zero(high / 2):
         high /= 2
     low = high / 2

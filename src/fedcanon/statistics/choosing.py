@@ -22,6 +22,8 @@ from fedcanon.tables.sites import total
 
 Array = NDArray[np.float64]
 Over = Literal["rows", "sites"]
+Choice = Literal["1se", "min", "bic", "ebic"]
+Measure = Literal["deviance", "discrimination"]
 
 COUNT, SPAN = 50, 1e-3
 """How many κ an automatic path has, and the last of them as a part of the first."""
@@ -96,6 +98,72 @@ class Validations:
 
     deviance: Validation
     discrimination: Validation | None
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A model of a path.
+
+    Args:
+        path: The path.
+        place: The place of the model in it.
+        validation: What cross-validation has found; None if it was not asked.
+        validations: The same by all measures.
+        criterion: BIC or EBIC of all models; None if it was not asked.
+    """
+
+    path: Path
+    place: int
+    validation: Validation | None = None
+    validations: Validations | None = None
+    criterion: Array | None = None
+
+    @property
+    def kappa(self) -> float:
+        """κ of the model."""
+        return float(self.path.kappas[self.place])
+
+    @property
+    def solution(self) -> Solution:
+        """The model."""
+        return self.path.solutions[self.place]
+
+
+def choose(
+    study: Study,
+    penalty_at: Callable[[float], Penalty],
+    how: Choice,
+    left_out: Sequence[Rows],
+    measure: Measure = "deviance",
+    watch: Callable[[], object] = lambda: None,
+) -> Chosen:
+    """Follow an automatic path, and choose a model of it.
+
+    Args:
+        study: The study.
+        penalty_at: The penalty for a κ.
+        how: By cross-validation the simplest model within one standard error of the best ("1se") or
+            the best ("min"), or the model with the smallest criterion ("bic", "ebic").
+        left_out: The rows that each fold of cross-validation leaves out.
+        measure: What cross-validation compares: the deviance, or the AUC or concordance.
+        watch: Is called after each κ.
+
+    Raises:
+        FedcanonError: The measure does not exist for these responses.
+    """
+    kappas = automatic_kappas(study, penalty_at)
+    if how in ("bic", "ebic"):
+        [path] = follow_paths(study, penalty_at, kappas, watch=watch)
+        criterion = bic(study, path, extended=how == "ebic")
+        return Chosen(path, int(np.argmin(criterion)), criterion=criterion)
+    path, both = validate(study, penalty_at, kappas, left_out, watch)
+    found = both.deviance if measure == "deviance" else both.discrimination
+    if found is None:
+        raise FedcanonError(
+            f"the family {study.model.family} has no AUC and no concordance to choose by, or a "
+            'fold has only one class: use measure = "deviance".'
+        )
+    return Chosen(path, found.simplest if how == "1se" else found.best, found, both)
 
 
 def automatic_kappas(study: Study, penalty_at: Callable[[float], Penalty]) -> Array:
@@ -189,6 +257,8 @@ def validate(
 
     tested = told(left_out)
     sizes = tested["weight"].reshape(shape)[:, 0]
+    if not sizes.all():
+        raise FedcanonError("a fold leaves no rows out: use fewer folds.")
     deviances = tested["deviance"].reshape(shape)
     if study.model.family == COX:
         # A partial likelihood of few rows has few at risk. So it is what these rows add to the

@@ -10,16 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcanon.errors import FedcanonError
-from fedcanon.statistics.choosing import (
-    Over,
-    Path,
-    Validation,
-    automatic_kappas,
-    bic,
-    folds_of,
-    follow_paths,
-    validate,
-)
+from fedcanon.statistics.choosing import COUNT, Chosen, Over, choose, folds_of
 from fedcanon.statistics.heterogeneity import Differences, differences
 from fedcanon.statistics.model import ALL, BINOMIAL, MULTINOMIAL, Rows
 from fedcanon.statistics.quality import (
@@ -46,27 +37,6 @@ EVERYWHERE = "all sites"
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """How κ was chosen.
-
-    Args:
-        kappa: κ.
-        words: Why.
-        path: The models for many κ; None if κ was given.
-        validation: What cross-validation found; None if it was not asked.
-        criterion: BIC or EBIC of the models; None if it was not asked.
-        measure: What was validated, in words.
-    """
-
-    kappa: float
-    words: str
-    path: Path | None = None
-    validation: Validation | None = None
-    criterion: Array | None = None
-    measure: str = "mean deviance of rows left out"
-
-
-@dataclass(frozen=True)
 class Goodness:
     """How good the model is somewhere.
 
@@ -88,7 +58,8 @@ class Findings:
     Args:
         settings: What was asked.
         study: The sites and the model.
-        chosen: How κ was chosen.
+        kappa: κ.
+        chosen: How it was chosen; None if it was given.
         solution: The model.
         table: Its coefficients; see ``Study.summary``.
         goodness: How good it is over all sites, and at each that tells.
@@ -100,7 +71,8 @@ class Findings:
 
     settings: StudySettings
     study: Study
-    chosen: Chosen
+    kappa: float
+    chosen: Chosen | None
     solution: Solution
     table: pd.DataFrame
     goodness: dict[str, Goodness]
@@ -135,9 +107,11 @@ def investigate(
     watch("preparing the tables", 0, 1)
     study = begin_study(sites, settings.question(available))
     chosen = _choose(study, settings, watch)
-    penalty = study.penalty({**settings.penalty_table, "kappa": chosen.kappa})
+    kappa = settings.kappa if chosen is None else chosen.kappa
+    assert kappa is not None
     watch("fitting the model", 0, 1)
-    solution = study.fitted(penalty)
+    # From the start, so that the model does not depend on how κ was found.
+    solution = study.fitted(study.penalty({**settings.penalty_table, "kappa": kappa}))
     notes = [] if solution.converged else [_not_converged(solution, study)]
     table = study.summary(solution, level=settings.level)
     if reason := table.attrs.get("refit"):
@@ -145,9 +119,9 @@ def investigate(
     watch("looking at the sites", 0, 1)
     goodness, calibration = _goodness(study, solution, notes)
     own = _differences(study, solution, notes)
-    subsamples = _stability(study, settings, chosen, watch) if settings.stability else None
+    halves = _stability(study, settings, kappa, watch) if settings.stability else None
     return Findings(
-        settings, study, chosen, solution, table, goodness, calibration, own, subsamples, notes
+        settings, study, kappa, chosen, solution, table, goodness, calibration, own, halves, notes
     )
 
 
@@ -158,37 +132,17 @@ def _not_converged(solution: Solution, study: Study) -> str:
     )
 
 
-def _choose(study: Study, settings: StudySettings, watch: Watch) -> Chosen:
+def _choose(study: Study, settings: StudySettings, watch: Watch) -> Chosen | None:
+    """Choose κ; None if it is given."""
     if settings.kappa is not None:
-        return Chosen(settings.kappa, "as given")
+        return None
+    left_out = []
+    if settings.choose in ("1se", "min"):
+        over: Over = "sites" if settings.leave_one_site_out else "rows"
+        left_out = folds_of(study, settings.folds, over, settings.seed)
+    steps = _Steps("following the path", COUNT, watch)
     penalty_at = study.penalties(settings.penalty_table)
-    kappas = automatic_kappas(study, penalty_at)
-    if settings.choose in ("bic", "ebic"):
-        steps = _Steps("following the path", len(kappas), watch)
-        [path] = follow_paths(study, penalty_at, kappas, watch=steps)
-        criterion = bic(study, path, extended=settings.choose == "ebic")
-        words = f"the smallest {settings.choose.upper()} of {len(kappas)}"
-        return Chosen(float(kappas[int(np.argmin(criterion))]), words, path, criterion=criterion)
-    over: Over = "sites" if settings.leave_one_site_out else "rows"
-    folds = folds_of(study, settings.folds, over, settings.seed)
-    steps = _Steps("cross-validation", len(kappas), watch)
-    path, both = validate(study, penalty_at, kappas, folds, steps)
-    found, measure = both.deviance, "mean deviance of rows left out"
-    if settings.measure == "discrimination":
-        if both.discrimination is None:
-            raise FedcanonError(
-                f"the family {study.model.family} has no AUC and no concordance to choose by, or a "
-                'fold has only one class: use measure = "deviance".'
-            )
-        found, measure = both.discrimination, "1 − AUC or concordance of rows left out"
-    simplest = settings.choose == "1se"
-    place = found.simplest if simplest else found.best
-    words = (
-        f"the {'simplest within one error of the best' if simplest else 'best'} of {len(kappas)} by"
-        f" {len(folds)} {'sites left out' if over == 'sites' else 'folds'}; {measure} "
-        f"{found.means[place]:.4g} ± {found.errors[place]:.2g}"
-    )
-    return Chosen(float(kappas[place]), words, path, found, measure=measure)
+    return choose(study, penalty_at, settings.choose, left_out, settings.measure, steps)
 
 
 class _Steps:
@@ -246,11 +200,11 @@ def _differences(study: Study, solution: Solution, notes: list[str]) -> Differen
     return found
 
 
-def _stability(study: Study, settings: StudySettings, chosen: Chosen, watch: Watch) -> Stability:
+def _stability(study: Study, settings: StudySettings, kappa: float, watch: Watch) -> Stability:
     """Select from halves of the rows along the path down to the chosen κ."""
     penalty_at = study.penalties(settings.penalty_table)
-    largest = max(study.largest_kappa(penalty_at), chosen.kappa)
-    kappas = np.geomspace(largest, chosen.kappa, 10)
+    largest = max(study.largest_kappa(penalty_at), kappa)
+    kappas = np.geomspace(largest, kappa, 10)
     steps = _Steps("stability selection", len(kappas), watch)
     return stability(
         study,

@@ -10,13 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcanon.errors import FedcanonError
-from fedcanon.importing import import_object, is_import_path
+from fedcanon.importing import is_import_path
 from fedcanon.layout import Layout
 from fedcanon.objectives.cox import Cox
 from fedcanon.objectives.families import FAMILIES, Family
 from fedcanon.objectives.linear import LinearObjective
 from fedcanon.objectives.multinomial import Multinomial
 from fedcanon.randomness import Purpose, generator
+from fedcanon.runs.named import make_family
 from fedcanon.tables.recipe import Recipe
 from fedcanon.tables.site import SiteTable
 
@@ -140,18 +141,8 @@ class Model:
         return self.family not in (COX, MULTINOMIAL) and self._family().has_dispersion
 
     def _family(self) -> Family:
-        """Return the family with its options.
-
-        Raises:
-            FedcanonError: It has no such option.
-        """
-        own = self.family not in FAMILIES
-        make = import_object(self.family, "family") if own else FAMILIES[self.family]
-        try:
-            return make(**dict(self.options))
-        except TypeError:
-            names = ", ".join(name for name, _ in self.options)
-            raise FedcanonError(f"the family {self.family} takes no options {names}.") from None
+        """Return the family with its options."""
+        return make_family({"name": self.family, **dict(self.options)})
 
     @property
     def layout(self) -> Layout:

@@ -11,8 +11,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from numpy.typing import NDArray
 
 from fedcanon.runs.plots import COLOURS
-from fedcanon.statistics.choosing import Path
-from fedcanon.statistics.findings import Chosen
+from fedcanon.statistics.choosing import Chosen, Path
 from fedcanon.statistics.heterogeneity import Differences
 from fedcanon.statistics.quality import Calibration
 from fedcanon.statistics.stability import Stability
@@ -23,15 +22,15 @@ NAMED, STABLE = 12, 25
 """So many of the largest coefficients, and of the most stable columns, are named in pictures."""
 
 
-def plot_choice(chosen: Chosen, names: Sequence[str]) -> Figure:
+def plot_choice(chosen: Chosen, names: Sequence[str], compared: str) -> Figure:
     """Draw how κ was chosen: what was compared against κ, and the standardised coefficients.
 
     Args:
         chosen: How κ was chosen, along a path.
         names: The names of the penalised entries of a model, which come first in it.
+        compared: What was compared.
     """
     path = chosen.path
-    assert path is not None
     figure = Figure(figsize=(10.4, 4.0), layout=ConstrainedLayoutEngine(wspace=0.06))
     left, right = figure.subplots(1, 2)
     for panel in (left, right):
@@ -42,6 +41,7 @@ def plot_choice(chosen: Chosen, names: Sequence[str]) -> Figure:
         panel.spines[["top", "right"]].set_visible(False)
         panel.axvline(chosen.kappa, color="#868e96", linestyle="--", linewidth=1)
     _draw_comparison(left, chosen)
+    left.set_ylabel(compared)
     _draw_sizes(left, path, len(names))
     _draw_coefficients(right, path, names)
     return figure
@@ -50,10 +50,8 @@ def plot_choice(chosen: Chosen, names: Sequence[str]) -> Figure:
 def _draw_comparison(axes: Axes, chosen: Chosen) -> None:
     found = chosen.validation
     if found is None:
-        assert chosen.path is not None
         assert chosen.criterion is not None
         axes.plot(chosen.path.kappas, chosen.criterion, "o-", markersize=3, color=COLOURS[1])
-        axes.set_ylabel("criterion")
         return
     axes.errorbar(
         found.kappas, found.means, found.errors, fmt="o", markersize=3, color=COLOURS[1],
@@ -61,7 +59,6 @@ def _draw_comparison(axes: Axes, chosen: Chosen) -> None:
     )  # fmt: skip
     best = found.kappas[found.best]
     axes.axvline(best, color="#ced4da", linestyle=":", linewidth=1)
-    axes.set_ylabel(chosen.measure)
 
 
 def _draw_sizes(axes: Axes, path: Path, count: int) -> None:

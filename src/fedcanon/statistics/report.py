@@ -93,12 +93,36 @@ def facts(findings: Findings) -> dict[str, str]:
         "sites": f"{_sites(findings)} with {goodness[EVERYWHERE].quality.rows:,} rows",
         "columns": f"{count} of {model.size - model.outputs * model.has_intercept} selected"
         + (f", {', '.join(model.free)} always" if model.free else ""),
-        "penalty": described({**settings.penalty, "kappa": findings.chosen.kappa}),
-        "κ": findings.chosen.words,
+        "penalty": described({**settings.penalty, "kappa": findings.kappa}),
+        "κ": _choice(findings),
         "rounds": f"{findings.solution.rounds} of Newton's method"
         if findings.solution.rounds <= 60
         else str(findings.solution.rounds),
     }
+
+
+def _choice(findings: Findings) -> str:
+    """How κ was chosen, in words."""
+    settings, chosen = findings.settings, findings.chosen
+    if chosen is None:
+        return "as given"
+    count = len(chosen.path.kappas)
+    if chosen.validation is None:
+        return f"the smallest {settings.choose.upper()} of {count}"
+    kind = "simplest within one error of the best" if settings.choose == "1se" else "best"
+    folds = len(chosen.validation.sizes)
+    way = f"{folds} sites left out" if settings.leave_one_site_out else f"{folds} folds"
+    mean, error = chosen.validation.means[chosen.place], chosen.validation.errors[chosen.place]
+    return f"the {kind} of {count} by {way}; {_compared(findings)} {mean:.4g} ± {error:.2g}"
+
+
+def _compared(findings: Findings) -> str:
+    """What was compared to choose κ, in words."""
+    if findings.settings.choose in ("bic", "ebic"):
+        return findings.settings.choose.upper()
+    if findings.settings.measure == "deviance":
+        return "mean deviance of rows left out"
+    return "1 − AUC or concordance of rows left out"
 
 
 def _sites(findings: Findings) -> str:
@@ -176,9 +200,9 @@ def _false_selections(findings: Findings) -> str:
 def _pictures(findings: Findings) -> dict[str, str]:
     """The pictures of the page, as data URIs."""
     study, figures = findings.study, dict[str, Figure]()
-    if findings.chosen.path is not None:
+    if findings.chosen is not None:
         penalised = study.names[: study.model.outputs * study.model.penalised]
-        figures["choice"] = plot_choice(findings.chosen, penalised)
+        figures["choice"] = plot_choice(findings.chosen, penalised, _compared(findings))
     if findings.differences is not None:
         common = findings.table.loc[findings.differences.columns]
         figures["forest"] = plot_forest(

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from fedcanon.errors import FedcanonError
 from fedcanon.runs.config import Section
+from fedcanon.statistics.choosing import Choice, Measure
 from fedcanon.statistics.study import Question
 from fedcanon.tables.preparing import Plan
 
 Names = tuple[str, ...]
-Choice = Literal["1se", "min", "bic", "ebic"]
 
 LAMBDA = ("mcp", "scad")
 """The penalties whose κ is the λ of ncvreg here: κ|x| near 0."""
@@ -68,7 +68,7 @@ class StudySettings(Section):
     penalty: dict[str, Any] = Field(default_factory=lambda: {"name": "l1"})
     kappa: Annotated[float, Field(gt=0)] | None = None
     choose: Choice = "1se"
-    measure: Literal["deviance", "discrimination"] = "deviance"
+    measure: Measure = "deviance"
     folds: Annotated[int, Field(ge=2)] = 5
     leave_one_site_out: bool = False
     stability: Annotated[int, Field(ge=0, le=1000)] = 0

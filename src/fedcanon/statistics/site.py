@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from fedcanon.errors import FedcanonError
 from fedcanon.expansion import expansion_length, pack_expansion
@@ -128,6 +129,12 @@ class StudySite(SiteTable):
     def objective(self, model: Model, rows: Rows = ALL) -> Objective | None:
         """Return the loss on some rows, for a solver that runs at the sites themselves."""
         return self._objective(model, rows)
+
+    def deviance(self, model: Model, vector: Tensor) -> float:
+        """Return the mean deviance of the rows, for the site itself."""
+        objective = self._objective(model, ALL)
+        assert objective is not None
+        return objective.deviance(vector)
 
     def _require_few(self, parameters: int, *, penalised: bool) -> None:
         limit = self.guards.parameters_per_row * len(self.table)

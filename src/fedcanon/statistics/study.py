@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy import sparse
 from torch import Tensor
 
 from fedcanon.errors import FedcanonError
@@ -40,6 +41,9 @@ Array = NDArray[np.float64]
 
 TOLERANCE = 1e-8
 """Solutions have ‖G‖ below this part of ‖∇f‖ at the model without penalised columns."""
+
+ROUNDING = 1e-11
+"""A ‖G‖ that is small enough in any case: columns have the deviation 1."""
 
 
 @dataclass(frozen=True)
@@ -171,8 +175,8 @@ class Study:
 
     @property
     def tolerance(self) -> float:
-        """The largest ‖G‖ of a solution."""
-        return TOLERANCE * (float(self.null[1].norm()) or 1.0)
+        """The largest ‖G‖ of a solution, but for rounding."""
+        return max(TOLERANCE * float(self.null[1].norm()), ROUNDING)
 
     def largest_kappa(self, penalty_at: Callable[[float], Penalty]) -> float:
         """Return the smallest κ at which all penalised coefficients are 0."""
@@ -229,7 +233,7 @@ class Study:
         return refit_over(self.sites, self.model, support)
 
     @cached_property
-    def to_original(self) -> Array:
+    def to_original(self) -> sparse.csr_array:
         """The matrix that maps a model to its coefficients on the scale of the tables."""
         scales, means = np.array(self.model.recipe.scales), np.array(self.model.recipe.means)
         outputs, d, first = self.model.outputs, len(scales), self.model.penalised
@@ -241,12 +245,15 @@ class Study:
             ],
             axis=1,
         )
-        matrix = np.eye(self.model.size)
-        for own, bias in zip(places, range(outputs * d, outputs * (d + 1)), strict=True):
-            matrix[own, own] = 1 / scales
-            if self.model.has_intercept:
-                matrix[bias, own] = -means / scales
-        return matrix
+        diagonal = np.ones(self.model.size)
+        diagonal[places] = 1 / scales
+        matrix = sparse.diags_array(diagonal, format="csr")
+        if not self.model.has_intercept:
+            return matrix
+        biases = np.repeat(np.arange(outputs * d, self.model.size), d)
+        shifts = np.tile(-means / scales, outputs)
+        below = sparse.csr_array((shifts, (biases, places.ravel())), matrix.shape)
+        return sparse.csr_array(matrix + below)
 
     def coefficients(self, vector: Tensor) -> Array:
         """Return the coefficients of a model on the scale of the tables, in the order of names."""
@@ -281,11 +288,10 @@ class Study:
             table.attrs["refit"] = str(error)
             table[list(columns)] = np.nan
             return table
-        rows = self.to_original[:, list(again.support)]
+        rows = self.to_original[support][:, list(again.support)].toarray()
         errors = np.sqrt(np.einsum("ij,jk,ik->i", rows, again.covariance, rows))
-        estimates = self.coefficients(again.vector)
-        z, p, low, high = wald(estimates[support], errors[support], level=level)
-        values = (estimates[support], errors[support], z, p, low, high)
+        estimates = self.coefficients(again.vector)[support]
+        values = (estimates, errors, *wald(estimates, errors, level=level))
         for name, numbers in zip(columns, values, strict=True):
             column = np.full(len(table), np.nan)
             column[support] = numbers
