@@ -1,9 +1,9 @@
 """Writes the pages and pictures that follow from the code, at every build of the documentation.
 
 One page per penalty of the registry, their gallery, the spread of the default data, and the
-pictures of structural drift and of rounds. A new penalty gets its page without any change here,
-unless it has parameters without defaults, which ``EXAMPLES`` must give, or a new module, which
-``FAMILIES`` must name.
+pictures of structural drift, of the five hospitals and of rounds. A new penalty gets its page
+without any change here, unless it has parameters without defaults, which ``EXAMPLES`` must give,
+or a new module, which ``FAMILIES`` must name.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import math
 import re
 import runpy
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,9 @@ from fedcanon.data import DATASETS, partition
 from fedcanon.errors import FedcanonError
 from fedcanon.penalties import PENALTIES, Penalty, Separable, TotalVariation, Zero
 from fedcanon.randomness import Purpose, generator
+from fedcanon.statistics import StudySettings, StudySite, investigate
+from fedcanon.statistics.report import figures
+from fedcanon.tables import LocalSites
 
 EXAMPLES: dict[str, dict[str, Any]] = {
     "weighted_l1": {"kappa": 1e-3, "weights": (1.0, 0.5, 2.0)},
@@ -253,6 +257,16 @@ def drift() -> None:
     write_picture("images/drift", pictures.drift(norms))
 
 
+def hospitals() -> None:
+    """The study over five hospitals, done."""
+    tables = runpy.run_path("examples/five_hospitals.py")["hospitals"]()
+    asked = tomllib.loads(Path("examples/studies/five_hospitals.toml").read_text(encoding="utf-8"))
+    settings = StudySettings(**asked)
+    sites = LocalSites([StudySite(name, table) for name, table in tables.items()])
+    for name, figure in figures(investigate(sites, settings, settings.columns)).items():
+        write_picture(f"images/hospitals-{name}", figure)
+
+
 def rounds() -> None:
     """The pictures that benchmarks/rounds.py has drawn."""
     for name in ("rounds-convex.png", "rounds-networks.png"):
@@ -263,4 +277,5 @@ def rounds() -> None:
 penalties()
 label_spread()
 drift()
+hospitals()
 rounds()

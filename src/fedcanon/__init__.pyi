@@ -9,6 +9,8 @@ from . import export as export
 from . import objectives as objectives
 from . import penalties as penalties
 from . import runs as runs
+from . import statistics as statistics
+from . import tables as tables
 from . import theory as theory
 from .algorithms import PGD as PGD
 from .algorithms import Algorithm as Algorithm

@@ -13,11 +13,11 @@ from sklearn.model_selection import GridSearchCV
 import fedcanon
 from fedcanon import FedcanonError
 from fedcanon.estimators import FederatedCox
-from fedcanon.estimators.over_sites import OPEN
 from fedcanon.statistics.choosing import automatic_kappas, folds_of, validate
 from fedcanon.statistics.site import StudySite
 from fedcanon.statistics.study import Question, begin_study
 from fedcanon.tables.preparing import Plan
+from fedcanon.tables.site import NO_GUARDS
 from fedcanon.tables.sites import LocalSites
 
 
@@ -90,7 +90,7 @@ def test_ties():
 def test_kappa_is_chosen_as_by_the_functions_themselves():
     model = FederatedCox(cv=3, choose="min").fit(X, Y, groups=SITES)
     table = X.assign(time=TIMES, event=EVENTS.astype(float))
-    sites = LocalSites([StudySite(str(k), table[k == SITES], OPEN) for k in range(3)])
+    sites = LocalSites([StudySite(str(k), table[k == SITES], NO_GUARDS) for k in range(3)])
     question = Question("time", Plan(list(X.columns)), "cox", {"ties": "efron"}, "event")
     study = begin_study(sites, question)
     penalties = study.penalties({"name": "l1"})

@@ -19,11 +19,11 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 import fedcanon
 from fedcanon import FedcanonError
 from fedcanon.estimators import FederatedGLM
-from fedcanon.estimators.over_sites import OPEN
 from fedcanon.statistics.choosing import automatic_kappas, bic, folds_of, follow_paths, validate
 from fedcanon.statistics.site import StudySite
 from fedcanon.statistics.study import Question, begin_study
 from fedcanon.tables.preparing import Plan
+from fedcanon.tables.site import NO_GUARDS
 from fedcanon.tables.sites import LocalSites
 
 SCALES = np.array([1.0, 30.0, 0.01, 5.0, 100.0, 1.0, 1.0, 1.0, 1.0, 1.0])
@@ -199,7 +199,7 @@ def test_coefficients_are_in_the_order_of_the_columns_also_if_some_are_free():
 def direct(X, y, sites, **settings):
     """The study, and its path, by calling functions of the statistics package."""
     table = X.assign(response=y)
-    rows = [StudySite(name, table[sites == name], OPEN) for name in np.unique(sites)]
+    rows = [StudySite(name, table[sites == name], NO_GUARDS) for name in np.unique(sites)]
     study = begin_study(LocalSites(rows), Question("response", Plan(list(X.columns)), **settings))
     penalties = study.penalties({"name": "l1"})
     kappas = automatic_kappas(study, penalties)

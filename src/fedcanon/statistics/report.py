@@ -74,7 +74,7 @@ def page(findings: Findings) -> str:
         conditional=CONDITIONAL if findings.table["refit"].notna().any() else "",
         qualities=qualities(findings),
         recipe=[_prepared(part) for part in findings.study.model.recipe.parts],
-        pictures=_pictures(findings),
+        pictures={name: _data_uri(figure) for name, figure in figures(findings).items()},
         false_selections=_false_selections(findings),
         notes=findings.notes,
         version=__version__,
@@ -197,22 +197,22 @@ def _false_selections(findings: Findings) -> str:
     )
 
 
-def _pictures(findings: Findings) -> dict[str, str]:
-    """The pictures of the page, as data URIs."""
-    study, figures = findings.study, dict[str, Figure]()
+def figures(findings: Findings) -> dict[str, Figure]:
+    """The pictures of the page."""
+    study, found = findings.study, dict[str, Figure]()
     if findings.chosen is not None:
         penalised = study.names[: study.model.outputs * study.model.penalised]
-        figures["choice"] = plot_choice(findings.chosen, penalised, _compared(findings))
+        found["choice"] = plot_choice(findings.chosen, penalised, _compared(findings))
     if findings.differences is not None:
         common = findings.table.loc[findings.differences.columns]
-        figures["forest"] = plot_forest(
+        found["forest"] = plot_forest(
             findings.differences, common["refit"].to_numpy(), common["error"].to_numpy()
         )
     if findings.calibration is not None:
-        figures["calibration"] = plot_calibration(findings.calibration)
+        found["calibration"] = plot_calibration(findings.calibration)
     if findings.stability is not None:
-        figures["stability"] = plot_stability(findings.stability)
-    return {name: _data_uri(figure) for name, figure in figures.items()}
+        found["stability"] = plot_stability(findings.stability)
+    return found
 
 
 def _data_uri(figure: Figure) -> str:

@@ -1,0 +1,62 @@
+"""The pages on statistics over sites: their commands and programs print what the pages say."""
+
+import re
+import runpy
+import shlex
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).parents[1]
+DOCS = PROJECT / "docs"
+
+BLOCK = re.compile(r"^```(bash|python|text)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+def printed_as_shown(shown, printed):
+    """Whether a text was printed; a line "…" in it stands for any lines, and spaces at ends go."""
+    parts = re.split(r"^…$", shown.strip(), flags=re.MULTILINE)
+    text = "\n".join(line.rstrip() for line in printed.splitlines())
+    return re.search(".*".join(re.escape(part.strip("\n")) for part in parts), text, re.DOTALL)
+
+
+@pytest.fixture
+def run(fedcanon, capsys, monkeypatch, tmp_path):
+    """Run what a block of a page says, in a folder with the tables of the five hospitals."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "examples").symlink_to(PROJECT / "examples")
+    example = "examples/five_hospitals.py"
+    runpy.run_path(example, run_name="__main__")
+    tables = capsys.readouterr().out
+
+    def run(language, text):
+        if language == "python":
+            exec(compile(text, "page", "exec"), {})
+            return capsys.readouterr().out
+        if f"python {example}" in text:
+            return tables
+        command = shlex.split(text.replace("\\\n", " "), comments=True)
+        if command[:2] != ["fedcanon", "glm"]:
+            return None  # of a deployment
+        assert command[2] == "hospitals/*.csv"
+        files = sorted(str(path) for path in Path("hospitals").glob("*.csv"))
+        code, out, err = fedcanon("glm", *files, *command[3:])
+        assert code == 0, err
+        return out
+
+    return run
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("page", "blocks"), [("five-hospitals.md", 6), ("how-to/site-guards.md", 1)]
+)
+def test_commands_and_programs_of_a_page_print_what_it_shows(page, blocks, run):
+    compared, output = 0, None
+    for language, text in BLOCK.findall((DOCS / page).read_text(encoding="utf-8")):
+        if language != "text":
+            output = run(language, text)
+        elif output is not None:
+            assert printed_as_shown(text, output), output
+            compared, output = compared + 1, None
+    assert compared == blocks
