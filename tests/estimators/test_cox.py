@@ -95,7 +95,7 @@ def test_kappa_is_chosen_as_by_the_functions_themselves():
     study = begin_study(sites, question)
     penalties = study.penalties({"name": "l1"})
     kappas = automatic_kappas(study, penalties)
-    found = validate(study, penalties, kappas, folds_of(study, 3, "rows"))
+    _, found = validate(study, penalties, kappas, folds_of(study, 3, "rows"))
     assert model.kappa_ == kappas[found.deviance.best]
     assert model.kappa_ < kappas[0]
 

@@ -10,7 +10,7 @@ from sklearn import clone, config_context
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.impute import SimpleImputer
-from sklearn.linear_model import Lasso, LinearRegression, LogisticRegression
+from sklearn.linear_model import ElasticNet, Lasso, LinearRegression, LogisticRegression
 from sklearn.metrics import d2_tweedie_score, r2_score
 from sklearn.model_selection import GridSearchCV, GroupKFold
 from sklearn.pipeline import make_pipeline
@@ -218,7 +218,8 @@ def test_kappa_is_chosen_as_by_the_functions_themselves(choose, leave_one_site_o
         assert model.validation_ is None
     else:
         folds = folds_of(study, 4, "sites" if leave_one_site_out else "rows", seed=2)
-        found = validate(study, penalties, path.kappas, folds).deviance
+        path, both = validate(study, penalties, path.kappas, folds)
+        found = both.deviance
         place = found.simplest if choose == "1se" else found.best
         assert np.array_equal(model.validation_.deviance.values, found.values)
     assert model.kappa_ == path.kappas[place]
@@ -239,7 +240,12 @@ def test_penalties_by_name_and_with_parameters():
     for name in ("mcp", "scad"):
         table = {"name": name, "form": "lambda"}
         assert np.array_equal(coefficients(name, 2.0), coefficients(table, 2.0))
-        assert not np.array_equal(coefficients(name, 2.0), coefficients({"name": name}, 2.0))
+        scaled = {"name": name, "form": "scaled"}
+        assert not np.array_equal(coefficients(name, 2.0), coefficients(scaled, 2.0))
+    theirs = ElasticNet(alpha=2.0, l1_ratio=0.3, tol=1e-12, max_iter=100_000)
+    theirs.fit(StandardScaler().fit_transform(X), y)
+    ours = coefficients({"name": "elastic_net", "l1_ratio": 0.3}, 2.0)
+    assert (ours * X.std(ddof=0)).to_numpy() == pytest.approx(theirs.coef_, abs=1e-5)
     net = FederatedGLM(penalty={"name": "elastic_net", "kappa1": 2.0, "kappa2": 0.0}).fit(X, y)
     assert net.coef_ == pytest.approx(lasso, abs=1e-7)
     assert net.kappa_ is None

@@ -1,12 +1,10 @@
 """A study over three sites in real processes on loopback, by the commands in its README."""
 
-import os
 import re
 import shlex
-import signal
 import subprocess
 import time
-from pathlib import Path
+from contextlib import suppress
 
 import pandas as pd
 import psutil
@@ -47,17 +45,29 @@ class Running:
 
     def __exit__(self, *_):
         for process in self._processes:
-            children = psutil.Process(process.pid).children(recursive=True)
-            for one in [*children, process]:
-                one.kill()
+            self.end(process)
 
     def start(self, command):
-        log = (self._logs / f"{len(self._processes)}.log").open("wb")
-        started = subprocess.Popen(
-            [BIN / command[0], *command[1:]], stdout=log, stderr=log, start_new_session=True
-        )
+        """Start a process; return it and the file of what it prints."""
+        path = self._logs / f"{len(self._processes)}.log"
+        with path.open("wb") as log:
+            started = subprocess.Popen(
+                [BIN / command[0], *command[1:]], stdout=log, stderr=log, start_new_session=True
+            )
         self._processes.append(started)
-        return Path(log.name)
+        return started, path
+
+    def end(self, process):
+        """End a process and all that it has started."""
+        if process.poll() is None:
+            children = psutil.Process(process.pid).children(recursive=True)
+            process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(20)
+            for one in [*children, process]:
+                with suppress(psutil.NoSuchProcess):
+                    one.kill()
+            process.wait(PATIENCE)
 
 
 @pytest.mark.slow
@@ -76,13 +86,12 @@ def test_three_sites_give_the_bits_of_one_process_and_guards_refuse(tmp_path):
         file.write_text(file.read_text().replace('# name = "Aarhus"', f'name = "H{k}"'))
     [server], sites, [run], _ = commands((folder / "README.md").read_text())
     with Running(tmp_path) as there:
-        log = there.start(server)
+        _, log = there.start(server)
         end = time.monotonic() + PATIENCE
         while b"ready" not in log.read_bytes():
             assert time.monotonic() < end, log.read_text()
             time.sleep(0.2)
-        for command in sites:
-            there.start(command)
+        processes = [there.start(command)[0] for command in sites]
         found = subprocess.run(
             [BIN / run[0], *run[1:]], capture_output=True, text=True, timeout=PATIENCE
         )
@@ -98,8 +107,7 @@ def test_three_sites_give_the_bits_of_one_process_and_guards_refuse(tmp_path):
 
         file = folder / "sites" / "1" / "site.toml"
         file.write_text(file.read_text().replace("# minimum_sites = 1", "minimum_sites = 4"))
-        one = psutil.Process(there._processes[2].pid)
-        os.killpg(one.pid, signal.SIGTERM)
+        there.end(processes[1])
         there.start(sites[1])
         refused = subprocess.run(
             [BIN / run[0], *run[1:]], capture_output=True, text=True, timeout=PATIENCE

@@ -98,6 +98,13 @@ def test_levels_are_those_of_all_sites_and_rare_ones_are_other():
     assert (ours["ward = other"].to_numpy() > 0).tolist() == rare.tolist()
 
 
+def test_a_level_that_is_rare_at_one_site_only_is_not_other():
+    letters = [pd.DataFrame({"x": list("a" * 20 + "b" * n)}) for n in (20, 3)]
+    sites = LocalSites([SiteTable(f"s{k}", table) for k, table in enumerate(letters)])
+    [part] = prepare(sites, Plan(["x"])).parts
+    assert (part.reference, part.levels) == ("a", ("b",))
+
+
 def test_levels_do_not_depend_on_the_type_of_the_column():
     grades = RNG.integers(1, 4, 60)
     gappy = pd.Series(grades, dtype="float64")

@@ -70,7 +70,7 @@ def glm(
         str | None, typer.Option(help="The column of offsets, such as log exposure.")
     ] = None,
     penalty: Annotated[
-        str | None, typer.Option(help="l1 (default), mcp, scad, elastic_net, group_lasso …")
+        str | None, typer.Option(help="l1 (default), mcp, scad, elastic_net, ridge, group_lasso …")
     ] = None,
     kappa: Annotated[float | None, typer.Option(help="κ; without it, it is chosen.")] = None,
     choose: Annotated[

@@ -41,9 +41,10 @@ def run(folder: Folder) -> None:
     command = ["flwr", "run", str(place.path), "deployment", "--stream"]
     done = subprocess.run(command, env=place.environment)
     if done.returncode or not place.is_finished:
+        what, then = ("study", "begins it anew") if place.is_study else ("run", "continues it")
         raise FedcanonError(
-            f"the run in {folder} is not finished: see the log above and {place.logs}; the same "
-            "command continues it."
+            f"the {what} in {folder} is not finished: see the log above and {place.logs}; the same "
+            f"command {then}."
         )
 
 

@@ -20,7 +20,6 @@ from fedcanon.estimators.problems import (
     InvalidDataError,
     require_kappa,
     rows_of_clients,
-    takes_kappa,
 )
 from fedcanon.penalties import Penalty, Zero
 from fedcanon.statistics.choosing import Path, Validations, choose, folds_of
@@ -50,8 +49,8 @@ class OverSites(BaseEstimator):
         penalty: h, by its name in ``fedcanon list penalties`` if it has a ``kappa``, or as a
             dictionary with the name and its parameters; None is no penalty. With ``{"name":
             "group_lasso", "groups": "variables"}`` all columns that come from one column of X are
-            in the model together. "mcp" and "scad" by name have the form in which κ is the λ of
-            glmnet and ncvreg.
+            in the model together. An elastic net has one κ and an ``l1_ratio``, and MCP and SCAD
+            have the form in which κ is the λ of ncvreg; see ``Study.penalty``.
         kappa: κ. None chooses it among 50 values, from the smallest at which all coefficients are 0
             down to a thousandth of it.
         choose: How κ is chosen. By cross-validation: "1se", the largest whose deviance is within
@@ -201,17 +200,16 @@ class OverSites(BaseEstimator):
         if self._unpenalised:
             return None, study.fitted(Zero())
         if isinstance(self.penalty, str):
-            require_kappa(self.penalty)
             table: dict[str, Any] = {"name": self.penalty}
-            table |= {"form": "lambda"} if self.penalty in ("mcp", "scad") else {}
+            if not study.has_kappa(table):
+                require_kappa(self.penalty)
         elif isinstance(self.penalty, Mapping):
             table = dict(self.penalty)
         else:
             raise FedcanonError("penalty is a name, a dictionary with a name, or None.")
         if self.kappa is not None:
             table["kappa"] = float(self.kappa)
-        name = table.get("name", "sum")  # neither a sum nor a table by layers has a κ of its own
-        if "kappa" in table or name == "sum" or not takes_kappa(name):
+        if "kappa" in table or not study.has_kappa(table):
             return table.get("kappa"), study.fitted(study.penalty(table))
         return self._choose(study, study.penalties(table))
 

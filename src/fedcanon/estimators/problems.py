@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from inspect import signature
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +17,8 @@ from fedcanon.errors import FedcanonError
 from fedcanon.objectives import FlatModule, ModuleObjective, Objective, Problem
 from fedcanon.objectives.linear import Features
 from fedcanon.objectives.losses import Loss
-from fedcanon.penalties import PENALTIES
 from fedcanon.randomness import Purpose, torch_seed
-from fedcanon.runs.named import find
+from fedcanon.runs.named import penalty_parameters
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,18 +35,9 @@ def dense(X: Features) -> NDArray[np.floating]:
     return X if isinstance(X, np.ndarray) else X.toarray()
 
 
-def takes_kappa(name: str) -> bool:
-    """Tell whether the penalty of this name has a κ.
-
-    Raises:
-        FedcanonError: There is no such penalty.
-    """
-    return "kappa" in signature(find(name, PENALTIES, "penalty")).parameters
-
-
 def require_kappa(name: str) -> None:
     """Refuse a penalty that is given by its name alone, but has no κ."""
-    if not takes_kappa(name):
+    if "kappa" not in penalty_parameters(name):
         raise FedcanonError(
             f"the penalty '{name}' has no kappa: give it with its own parameters, "
             f'penalty={{"name": "{name}", …}}.'

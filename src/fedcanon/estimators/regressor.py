@@ -106,4 +106,5 @@ class FederatedRegressor(RegressorMixin, Federated):
 
     def predict(self, X: Any) -> NDArray[np.floating]:
         """The expected target of each sample."""
-        return self._family.means(self._outputs(X)[:, 0])
+        outputs = self._outputs(X)
+        return self._family.means(outputs[:, 0])

@@ -114,6 +114,15 @@ def make_family(table: Table) -> Family:
     return _make("family", FAMILIES, table, Family)
 
 
+def penalty_parameters(name: str) -> set[str]:
+    """Return the names of the parameters of a penalty.
+
+    Raises:
+        FedcanonError: There is no such penalty.
+    """
+    return set(inspect.signature(find(name, PENALTIES, "penalty")).parameters)
+
+
 def find(name: str, registry: Mapping[str, T], noun: str) -> T:
     """Return the entry of a registry with this name, or import package.module:Name.
 

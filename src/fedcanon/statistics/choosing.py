@@ -91,7 +91,7 @@ class Validations:
     """Cross-validation by the deviance, and by the AUC or the concordance where there is one.
 
     Args:
-        deviance: The mean deviance of a row that was left out.
+        deviance: The mean deviance of a row that was left out, or of an event for "cox".
         discrimination: 1 less the AUC, or the concordance, of rows that were left out; None if the
             family has neither.
     """
@@ -257,14 +257,15 @@ def validate(
 
     tested = told(left_out)
     sizes = tested["weight"].reshape(shape)[:, 0]
-    if not sizes.all():
-        raise FedcanonError("a fold leaves no rows out: use fewer folds.")
     deviances = tested["deviance"].reshape(shape)
     if study.model.family == COX:
         # A partial likelihood of few rows has few at risk. So it is what these rows add to the
-        # likelihood of the rest, as in glmnet.
+        # likelihood of the rest, for each event among them, as in glmnet.
         everything, others = told([ALL] * len(rest)), told(rest)
         deviances = (everything["deviance"] - others["deviance"]).reshape(shape)
+        sizes = tested["happened"].reshape(shape)[:, 0]
+    if not sizes.all():
+        raise FedcanonError("a fold leaves no rows out, or no event: use fewer folds.")
     found = [quality_of(tested, k, sites=sites) for k in range(len(vectors))]
     shares = np.array([one.auc or one.concordance or math.nan for one in found]).reshape(shape)
     known = not np.isnan(shares).any()

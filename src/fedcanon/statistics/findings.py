@@ -58,7 +58,7 @@ class Findings:
     Args:
         settings: What was asked.
         study: The sites and the model.
-        kappa: κ.
+        kappa: κ; None if the penalty has none.
         chosen: How it was chosen; None if it was given.
         solution: The model.
         table: Its coefficients; see ``Study.summary``.
@@ -71,7 +71,7 @@ class Findings:
 
     settings: StudySettings
     study: Study
-    kappa: float
+    kappa: float | None
     chosen: Chosen | None
     solution: Solution
     table: pd.DataFrame
@@ -90,7 +90,7 @@ class Findings:
 def investigate(
     sites: Sites,
     settings: StudySettings,
-    available: Sequence[str],
+    available: Sequence[str] = (),
     watch: Watch = lambda what, done, of: None,
 ) -> Findings:
     """Do a study.
@@ -98,7 +98,7 @@ def investigate(
     Args:
         sites: The sites.
         settings: What is asked.
-        available: The columns of the tables.
+        available: The columns of the tables, for settings that name none.
         watch: Is told about the progress.
 
     Raises:
@@ -107,11 +107,13 @@ def investigate(
     watch("preparing the tables", 0, 1)
     study = begin_study(sites, settings.question(available))
     chosen = _choose(study, settings, watch)
-    kappa = settings.kappa if chosen is None else chosen.kappa
-    assert kappa is not None
-    watch("fitting the model", 0, 1)
-    # From the start, so that the model does not depend on how κ was found.
-    solution = study.fitted(study.penalty({**settings.penalty_table, "kappa": kappa}))
+    if chosen is None:
+        watch("fitting the model", 0, 1)
+        kappa = settings.kappa
+        given = {} if kappa is None else {"kappa": kappa}
+        solution = study.fitted(study.penalty({**settings.penalty, **given}))
+    else:
+        kappa, solution = chosen.kappa, chosen.solution
     notes = [] if solution.converged else [_not_converged(solution, study)]
     table = study.summary(solution, level=settings.level)
     if reason := table.attrs.get("refit"):
@@ -119,7 +121,11 @@ def investigate(
     watch("looking at the sites", 0, 1)
     goodness, calibration = _goodness(study, solution, notes)
     own = _differences(study, solution, notes)
-    halves = _stability(study, settings, kappa, watch) if settings.stability else None
+    halves = None
+    if settings.stability and kappa is not None:
+        halves = _stability(study, settings, kappa, watch)
+    elif settings.stability:
+        notes.append("There is no stability selection without a penalty that has a kappa.")
     return Findings(
         settings, study, kappa, chosen, solution, table, goodness, calibration, own, halves, notes
     )
@@ -133,15 +139,15 @@ def _not_converged(solution: Solution, study: Study) -> str:
 
 
 def _choose(study: Study, settings: StudySettings, watch: Watch) -> Chosen | None:
-    """Choose κ; None if it is given."""
-    if settings.kappa is not None:
+    """Choose κ; None if it is given, or there is none."""
+    if settings.kappa is not None or not study.has_kappa(settings.penalty):
         return None
     left_out = []
     if settings.choose in ("1se", "min"):
         over: Over = "sites" if settings.leave_one_site_out else "rows"
         left_out = folds_of(study, settings.folds, over, settings.seed)
     steps = _Steps("following the path", COUNT, watch)
-    penalty_at = study.penalties(settings.penalty_table)
+    penalty_at = study.penalties(settings.penalty)
     return choose(study, penalty_at, settings.choose, left_out, settings.measure, steps)
 
 
@@ -202,7 +208,7 @@ def _differences(study: Study, solution: Solution, notes: list[str]) -> Differen
 
 def _stability(study: Study, settings: StudySettings, kappa: float, watch: Watch) -> Stability:
     """Select from halves of the rows along the path down to the chosen κ."""
-    penalty_at = study.penalties(settings.penalty_table)
+    penalty_at = study.penalties(settings.penalty)
     largest = max(study.largest_kappa(penalty_at), kappa)
     kappas = np.geomspace(largest, kappa, 10)
     steps = _Steps("stability selection", len(kappas), watch)

@@ -76,12 +76,15 @@ def _draw_coefficients(axes: Axes, path: Path, names: Sequence[str]) -> None:
     axes.plot(path.kappas, values, linewidth=1.3)
     axes.set_ylabel("standardised coefficients")
     last = values[-1]
-    for k in np.argsort(-np.abs(last))[:NAMED]:
-        if last[k]:
-            axes.annotate(
-                names[k], (path.kappas[-1], last[k]), xytext=(4, 0), textcoords="offset points",
-                fontsize=7, va="center", annotation_clip=False,
-            )  # fmt: skip
+    named = [k for k in np.argsort(-np.abs(last))[:NAMED] if last[k]]
+    low, high = axes.get_ylim()
+    place, gap = -np.inf, (high - low) / 26  # the height of a name
+    for k in sorted(named, key=lambda k: last[k]):
+        place = max(place + gap, float(last[k]))
+        axes.annotate(
+            names[k], (path.kappas[-1], place), xytext=(4, 0), textcoords="offset points",
+            fontsize=7, va="center", annotation_clip=False,
+        )  # fmt: skip
 
 
 def plot_forest(found: Differences, common: Array, errors: Array) -> Figure:

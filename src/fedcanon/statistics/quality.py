@@ -60,7 +60,8 @@ class Calibration:
 def no_measures() -> Answer:
     """Return the measures of no rows."""
     bins, groups = np.zeros(BINS), np.zeros(GROUPS)
-    numbers = dict.fromkeys(("rows", "weight", "deviance", "squares", "agree", "comparable"), 0.0)
+    names = ("rows", "weight", "deviance", "happened", "squares", "agree", "comparable")
+    numbers = dict.fromkeys(names, 0.0)
     curve = {"grouped": groups, "expected": groups, "observed": groups}
     return {**numbers, "binary": 0.0, "events": bins, "others": bins, **curve}
 
@@ -72,8 +73,10 @@ def measures(objective: LinearObjective | Multinomial, vector: Tensor) -> Answer
     told["deviance"] = objective.total_weight * objective.deviance(vector)
     if isinstance(objective, Multinomial):
         return told
-    scores = objective.own_scores(vector)
+    # Rounded, so that rows with the same columns have the same score on every machine.
+    scores = objective.own_scores(vector).round(10)
     if isinstance(objective, Cox):
+        told["happened"] = float(objective.happened.sum())
         told["agree"], told["comparable"] = concordant(objective.times, objective.happened, scores)
     elif isinstance(objective.family, Binomial):
         events, chances = objective.responses > 0, objective.family.means(scores)

@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from fedcanon.files import explained, write_whole
 from fedcanon.report.wording import described
 from fedcanon.statistics.findings import EVERYWHERE, Findings, Goodness
+from fedcanon.statistics.model import COX
 from fedcanon.statistics.pictures import (
     plot_calibration,
     plot_choice,
@@ -93,19 +94,23 @@ def facts(findings: Findings) -> dict[str, str]:
         "sites": f"{_sites(findings)} with {goodness[EVERYWHERE].quality.rows:,} rows",
         "columns": f"{count} of {model.size - model.outputs * model.has_intercept} selected"
         + (f", {', '.join(model.free)} always" if model.free else ""),
-        "penalty": described({**settings.penalty, "kappa": findings.kappa}),
+        "penalty": _penalty(findings),
         "κ": _choice(findings),
-        "rounds": f"{findings.solution.rounds} of Newton's method"
-        if findings.solution.rounds <= 60
-        else str(findings.solution.rounds),
     }
+
+
+def _penalty(findings: Findings) -> str:
+    if not findings.study.model.penalised:
+        return "none, since all columns are free"
+    kappa = {} if findings.kappa is None else {"kappa": findings.kappa}
+    return described({**findings.settings.penalty, **kappa})
 
 
 def _choice(findings: Findings) -> str:
     """How κ was chosen, in words."""
     settings, chosen = findings.settings, findings.chosen
     if chosen is None:
-        return "as given"
+        return "" if findings.kappa is None else "as given"
     count = len(chosen.path.kappas)
     if chosen.validation is None:
         return f"the smallest {settings.choose.upper()} of {count}"
@@ -121,7 +126,8 @@ def _compared(findings: Findings) -> str:
     if findings.settings.choose in ("bic", "ebic"):
         return findings.settings.choose.upper()
     if findings.settings.measure == "deviance":
-        return "mean deviance of rows left out"
+        what = "events" if findings.study.model.family == COX else "rows"
+        return f"mean deviance of {what} left out"
     return "1 − AUC or concordance of rows left out"
 
 
@@ -193,7 +199,8 @@ def _false_selections(findings: Findings) -> str:
     chosen = ", ".join(found.selected()) or "no column"
     return (
         f"In at least 80 % of {findings.settings.stability} halves of the rows were selected: "
-        f"{chosen}. On average at most {found.false_selections():.2g} of them are selected in vain."
+        f"{chosen}. The expected number of columns that are selected in vain is at most "
+        f"{found.false_selections():.2g}."
     )
 
 

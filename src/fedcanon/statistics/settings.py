@@ -15,9 +15,6 @@ from fedcanon.tables.preparing import Plan
 
 Names = tuple[str, ...]
 
-LAMBDA = ("mcp", "scad")
-"""The penalties whose κ is the λ of ncvreg here: κ|x| near 0."""
-
 
 class StudySettings(Section):
     """What a study asks and how it chooses; all but the label has a default.
@@ -38,7 +35,7 @@ class StudySettings(Section):
         missing: What stands for missing values, by column.
         indicators: Those that get another column, which says what is missing.
         minimum_count: Rows that a level of a category must have.
-        penalty: The penalty, without its kappa unless it is given.
+        penalty: The penalty and its parameters; see ``Study.penalty``.
         kappa: κ; without it ``choose`` chooses.
         choose: By cross-validation the simplest model within one standard error ("1se") or the best
             ("min"), or the one with the smallest criterion ("bic", "ebic").
@@ -75,7 +72,7 @@ class StudySettings(Section):
     level: Annotated[float, Field(gt=0, lt=1)] = 0.95
     seed: Annotated[int, Field(ge=0)] = 0
 
-    def question(self, available: Sequence[str]) -> Question:
+    def question(self, available: Sequence[str] = ()) -> Question:
         """Return the question, given the columns of the tables.
 
         Raises:
@@ -105,9 +102,3 @@ class StudySettings(Section):
             self.offset,
             self.free,
         )
-
-    @property
-    def penalty_table(self) -> dict[str, Any]:
-        """The penalty without its κ; MCP and SCAD in the form that statisticians know."""
-        form = {"form": "lambda"} if self.penalty.get("name") in LAMBDA else {}
-        return {**form, **self.penalty}

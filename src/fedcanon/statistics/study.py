@@ -16,8 +16,8 @@ from torch import Tensor
 from fedcanon.errors import FedcanonError
 from fedcanon.expansion import expansion_length
 from fedcanon.objectives import Problem
-from fedcanon.penalties import Penalty, Zero
-from fedcanon.runs.named import make_penalty
+from fedcanon.penalties import PENALTIES, Penalty, Zero
+from fedcanon.runs.named import make_penalty, penalty_parameters
 from fedcanon.search.kappas import kappa_at, null_model
 from fedcanon.statistics.model import ALL, BINOMIAL, COX, MULTINOMIAL, Model, Rows, require_family
 from fedcanon.statistics.refit import Refit, refit_over, wald
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Array = NDArray[np.float64]
+
+ELASTIC_NET = "elastic_net"
 
 TOLERANCE = 1e-8
 """Solutions have ‖G‖ below this part of ‖∇f‖ at the model without penalised columns."""
@@ -131,12 +133,35 @@ class Study:
     def penalty(self, table: Mapping[str, Any]) -> Penalty:
         """Return a penalty on all columns that are not free, from its name and its parameters.
 
-        Groups may be ``"variables"``: all columns that come from one column of the tables.
+        Groups may be ``"variables"``: all columns that come from one column of the tables. κ of an
+        elastic net is divided as in glmnet: κ₁ = κ·l1_ratio, κ₂ = κ·(1 − l1_ratio), with the ratio
+        ½ unless it is given. MCP, SCAD and their kin have, unless it is given, the form in which κ
+        is the λ of ncvreg.
         """
+        if not self.model.penalised:
+            return Zero()
         given = dict(table)
+        name = str(given.get("name"))
         if given.get("groups") == "variables":
             given |= {"groups": self.groups, "axis": 1}
+        if name == ELASTIC_NET and "kappa" in given:
+            kappa, ratio = given.pop("kappa"), given.pop("l1_ratio", 0.5)
+            given |= {"kappa1": kappa * ratio, "kappa2": kappa * (1 - ratio)}
+        elif name in PENALTIES and "form" in penalty_parameters(name):
+            given = {"form": "lambda", **given}
         return make_penalty(given, self.model.layout)
+
+    def has_kappa(self, table: Mapping[str, Any]) -> bool:
+        """Tell whether something is penalised, and the penalty has one κ that can be chosen.
+
+        Raises:
+            FedcanonError: There is no such penalty.
+        """
+        name = str(table.get("name", "sum"))  # a sum or a table of layers has none of its own
+        if not self.model.penalised or name == "sum":
+            return False
+        own = {"kappa1", "kappa2"} & table.keys()
+        return (name == ELASTIC_NET and not own) or "kappa" in penalty_parameters(name)
 
     def penalties(self, table: Mapping[str, Any]) -> Callable[[float], Penalty]:
         """Return a function from κ to the penalty with it."""

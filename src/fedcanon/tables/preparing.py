@@ -174,9 +174,12 @@ def _category_parts(sites: Sites, plan: Plan, names: Sequence[str]) -> dict[str,
     if not names:
         return {}
     told = total(sites, "levels", columns=list(names))
+    named = {name: _named(plan, name, _counts(told, k)) for k, name in enumerate(names)}
+    levels = [sorted(own) for own in named.values()]
+    others = total(sites, "others", columns=list(names), levels=levels)["counts"]
     return {
-        name: _category(plan, name, _counts(told, k), int(told["rare"][k]))
-        for k, name in enumerate(names)
+        name: _category(plan, name, own, has_others=bool(count))
+        for (name, own), count in zip(named.items(), others, strict=True)
     }
 
 
@@ -198,17 +201,21 @@ def _order(level: str) -> tuple[int, float, str]:
         return 1, 0.0, level
 
 
-def _category(plan: Plan, name: str, counts: Mapping[str, int], rare: int) -> Category:
+def _named(plan: Plan, name: str, counts: Mapping[str, int]) -> dict[str, int]:
+    """Return the levels that have enough rows over all sites."""
     named = {level: n for level, n in counts.items() if n >= plan.minimum_count and level != OTHER}
-    rest = rare + sum(n for level, n in counts.items() if level not in named)
     if not named:
         raise FedcanonError(
             f"no level of '{name}' has {plan.minimum_count} rows: leave the column out, or lower "
             "minimum_count."
         )
+    return named
+
+
+def _category(plan: Plan, name: str, named: Mapping[str, int], *, has_others: bool) -> Category:
     reference = max(sorted(named), key=lambda level: named[level])
     others = sorted((level for level in named if level != reference), key=_order)
-    others += [OTHER] if rest else []
+    others += [OTHER] if has_others else []
     if not others:
         raise FedcanonError(f"the column '{name}' has only the level '{reference}': leave it out.")
     how = str(plan.missing.get(name, "most_frequent"))

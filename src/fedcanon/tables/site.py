@@ -72,6 +72,7 @@ class SiteTable:
             "kinds": self.kinds,
             "counts": self.counts,
             "levels": self.levels,
+            "others": self.others,
             "below": self.below,
             "moments": self.moments,
         }
@@ -221,6 +222,14 @@ class SiteTable:
             told |= {f"{k}/{level}": int(n) for level, n in named.items()}
             told["rare"][k] = counts.sum() - named.sum()
         return told
+
+    def others(self, columns: Sequence[str], levels: Sequence[Sequence[str]]) -> Answer:
+        """Count the values of categories that are none of these levels."""
+        counts = [
+            int((~texts(self.column(name).dropna()).isin(list(own))).sum())
+            for name, own in zip(columns, levels, strict=True)
+        ]
+        return {"counts": np.array(counts, dtype=np.float64)}
 
     def below(self, columns: Sequence[str], thresholds: Sequence[Sequence[float]]) -> Answer:
         """Count the values of columns below or at thresholds, a row of them for each column."""

@@ -23,6 +23,7 @@ LONGEST = 500_000_000
 NAMED: Mapping[str, set[str]] = {
     "counts": {"rows", "present"},
     "levels": {"rare"},
+    "others": {"counts"},
     "below": {"counts"},
     "moments": {"rows", "sums", "squares"},
     "class_counts": {"counts"},
