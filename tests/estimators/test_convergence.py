@@ -102,3 +102,12 @@ def test_the_warning_says_what_to_do():
     for advice in ("Scale the features", "newton", "more rounds", "larger tol", "tol=0"):
         assert advice in message
     assert caught[0].filename == __file__
+
+
+def test_the_automatic_method_is_newtons_for_lines_and_fedcanon_plus_for_networks():
+    X, y, clients = spread(wide)
+    line = FederatedRegressor(kappa=1.0, algorithm="auto").fit(X, y, groups=clients)
+    assert line.n_iter_ <= 15
+    assert distance(line, Lasso(alpha=1.0, tol=1e-12).fit(X, y)) < 1e-6
+    network = FederatedRegressor(algorithm="auto", hidden=(4,), rounds=3, tol=0)
+    assert network.fit(X, y, groups=clients).records_[-1].cost.server_prox == 3

@@ -96,8 +96,8 @@ def test_newton_and_fedcanon_find_the_lasso_of_scikit_learn():
     prepared = there.model.recipe.prepared(TABLE)
     oracle = Lasso(alpha=0.1, tol=1e-14, max_iter=100_000).fit(prepared, Y["gaussian"])
     expected = np.append(oracle.coef_, oracle.intercept_)
-    for floats in (10**6, 0):
-        with mock.patch.object(study_module, "MAX_FLOATS", floats):
+    for few in (True, False):
+        with mock.patch.object(study_module, "has_few_floats", lambda size, few=few: few):
             found = study("gaussian", "gaussian").fitted(penalty)
         assert found.converged
         assert np.allclose(found.vector, expected, atol=1e-6)

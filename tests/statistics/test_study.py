@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.api as sm
+from glum import GeneralizedLinearRegressor
 
 from fedcanon import FedcanonError
 from fedcanon.objectives.families import Poisson
@@ -137,6 +138,39 @@ def test_a_family_of_ones_own():
     assert np.allclose(ours.vector, theirs.vector, atol=1e-7)
     with pytest.raises(FedcanonError, match="cannot be imported"):
         begin_study(SITES, Question("visits", PLAN, "no.such.module:Family"))
+
+
+def test_a_cox_model_is_stratified_and_says_why():
+    asked = {"family": "cox", "event": "ill"}
+    with pytest.raises(FedcanonError, match=r"always stratified by site.*no sum over sites"):
+        begin_study(SITES, Question("visits", PLAN, options={"stratified": False}, **asked))
+    with pytest.raises(FedcanonError, match="the family cox has no option 'dispersion'"):
+        begin_study(SITES, Question("visits", PLAN, options={"dispersion": 1.0}, **asked))
+    with pytest.raises(FedcanonError, match="the family multinomial has no option 'ties'"):
+        begin_study(SITES, Question("sex", Plan(["age"]), "multinomial", {"ties": "efron"}))
+
+
+def test_ten_sites_and_a_hundred_columns_take_few_rounds():
+    rng = np.random.default_rng(8)
+    names = [f"x{k}" for k in range(100)]
+    sites = []
+    for k in range(10):
+        x = rng.normal(k / 5, 1 + k / 10, (60, 100))
+        table = pd.DataFrame(x, columns=names)
+        score = x[:, :5] @ [1.0, -1.0, 0.5, -0.5, 0.8] - 0.2 * k
+        table["y"] = (rng.uniform(size=60) < 1 / (1 + np.exp(-score))).astype(int)
+        sites.append(StudySite(f"s{k}", table))
+    study = begin_study(LocalSites(sites), Question("y", Plan(names), "binomial"))
+    for name in ("l1", "mcp"):
+        found = study.fitted(study.penalty({"name": name, "kappa": 0.03}))
+        assert found.converged
+        assert found.rounds <= 15
+    lasso = study.fitted(study.penalty({"name": "l1", "kappa": 0.03}))
+    pooled = pd.concat([site.table for site in sites])
+    theirs = GeneralizedLinearRegressor(
+        family="binomial", alpha=0.03, l1_ratio=1.0, gradient_tol=1e-9, max_iter=1000
+    ).fit(study.model.recipe.prepared(pooled), pooled["y"])
+    assert np.allclose(lasso.vector[:-1], theirs.coef_, atol=1e-6)
 
 
 def test_options_that_a_family_does_not_have():

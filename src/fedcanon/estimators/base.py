@@ -25,7 +25,7 @@ from fedcanon.penalties import Penalty, PerLayer, on_weights
 from fedcanon.runs.federation import Federation
 from fedcanon.runs.fit import fit
 from fedcanon.runs.named import find, make_algorithm, make_penalty
-from fedcanon.runs.steps import AUTO, fill_in, find_facts, open_steps
+from fedcanon.runs.steps import AUTO, fill_in, find_facts, method_for, open_steps
 from fedcanon.search.kappas import null_model
 from fedcanon.threads import one_thread
 
@@ -47,7 +47,8 @@ class Federated(BaseEstimator):
             or, in a dictionary of parameters, named like the columns of a data frame.
         kappa: κ of a penalty that is given by its name.
         algorithm: The method, by its name in ``fedcanon list algorithms``, or as a dictionary
-            with the name and its other parameters.
+            with the name and its other parameters. "auto" is Newton's for a linear model of up to
+            3,000 features, and FedCanon+ otherwise.
         alpha: Server step; "auto" is the method's own rule, from curvature or trials.
         beta: Local step, likewise.
         local_steps: K, the number of gradient steps of a client in a round.
@@ -125,7 +126,8 @@ class Federated(BaseEstimator):
         return over_features(make_penalty(table, layout), chosen="layers" in table)
 
     def _algorithm(self, problem: Problem, penalty: Penalty) -> Algorithm:
-        given = {"name": self.algorithm} if isinstance(self.algorithm, str) else self.algorithm
+        named = method_for(problem) if self.algorithm == AUTO else self.algorithm
+        given = {"name": named} if isinstance(named, str) else named
         kind = find(str(given.get("name")), ALGORITHMS, "algorithm")
         known = {field.name for field in fields(kind)}  # type: ignore[arg-type]
         steps = {"alpha": self.alpha, "beta": self.beta, "local_steps": self.local_steps}

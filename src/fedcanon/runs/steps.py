@@ -13,6 +13,7 @@ from torch import Tensor
 from fedcanon.algorithms import Facts, step_at
 from fedcanon.compression import Identity
 from fedcanon.errors import FedcanonError
+from fedcanon.expansion import expansion_length
 from fedcanon.layout import Layout
 from fedcanon.objectives import Objective, Problem
 from fedcanon.objectives.lipschitz import curvature, smoothness
@@ -22,6 +23,12 @@ from fedcanon.runs.config import Config, Table
 from fedcanon.runs.named import make_algorithm, make_compressor, make_penalty
 
 AUTO = "auto"
+
+MAX_FLOATS = 5_000_000
+"""What a client sends in a round of Newton's method at most, if the method is automatic.
+
+A model of 3,160 parameters has a Hessian of so many floats.
+"""
 
 MOST_TRIALS = 10
 """How many clients try steps for a network; all if there are no more."""
@@ -127,6 +134,20 @@ def chooses_steps(table: Table, automatic: Collection[str]) -> bool:
         automatic: Its parameters that are automatic, or were before they were filled in.
     """
     return "beta" in automatic or ("alpha" in automatic and "beta" not in table)
+
+
+def method_for(problem: Problem) -> str:
+    """Return the method that needs the fewest rounds for a problem without any setting.
+
+    It is Newton's for a linear model of moderate size, and else FedCanon+.
+    """
+    newton = problem.clients[0].has_hessian and has_few_floats(problem.layout.size)
+    return "newton" if newton else "fedcanon+"
+
+
+def has_few_floats(size: int) -> bool:
+    """Tell whether a client may send the Hessian of a model of this size in a round."""
+    return expansion_length(size) <= MAX_FLOATS
 
 
 def without_auto(table: Table) -> Table:

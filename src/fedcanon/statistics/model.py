@@ -109,6 +109,20 @@ class Model:
         require_family(self.family)
         if (self.event is not None) != (self.family == COX):
             raise FedcanonError('the family "cox" needs a column event, and no other has one.')
+        self._require_options()
+
+    def _require_options(self) -> None:
+        """Refuse options of the two families that are no ``Family``, which looks at its own."""
+        known = {COX: {"ties"}, MULTINOMIAL: set[str]()}.get(self.family)
+        unknown = set() if known is None else {name for name, _ in self.options} - known
+        if self.family == COX and any(name.startswith("strat") for name in unknown):
+            raise FedcanonError(
+                "a Cox model over sites is always stratified by site, each with its own baseline "
+                "hazard: the likelihood of pooled rows is no sum over sites, since every risk set "
+                "needs the rows of all."
+            )
+        for name in sorted(unknown):
+            raise FedcanonError(f"the family {self.family} has no option '{name}'.")
 
     @property
     def has_intercept(self) -> bool:

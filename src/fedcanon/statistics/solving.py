@@ -19,15 +19,9 @@ from fedcanon.runs.federation import Federation
 from fedcanon.runs.fit import fit
 from fedcanon.runs.measures import stationarity, stationarity_step
 from fedcanon.runs.named import make_algorithm
-from fedcanon.runs.steps import fill_in, find_facts
+from fedcanon.runs.steps import MAX_FLOATS, fill_in, find_facts
 from fedcanon.statistics.model import ALL, Model, Rows
 from fedcanon.tables.sites import Sites, total
-
-MAX_FLOATS = 5_000_000
-"""Newton is used if a site's answer for one model has at most so many floats: up to d = 3,160.
-
-Answers for several models are asked for in portions of this size.
-"""
 
 NEWTON_ROUNDS, ROUNDS = 60, 5000
 
@@ -88,7 +82,7 @@ class Expansions:
     def at(self, points: Sequence[tuple[Rows, Tensor]]) -> list[Tensor]:
         """Return the expansions of f at points, each for its rows, as ``pack_expansion`` does."""
         length = self.model.size if self.support is None else len(self.support)
-        portion = max(1, MAX_FLOATS // expansion_length(length))
+        portion = max(1, MAX_FLOATS // expansion_length(length))  # of models in one request
         found: list[Tensor] = []
         for first in range(0, len(points), portion):
             some = points[first : first + portion]

@@ -14,16 +14,15 @@ from scipy import sparse
 from torch import Tensor
 
 from fedcanon.errors import FedcanonError
-from fedcanon.expansion import expansion_length
 from fedcanon.objectives import Problem
 from fedcanon.penalties import PENALTIES, Penalty, Zero
 from fedcanon.runs.named import make_penalty, penalty_parameters
+from fedcanon.runs.steps import has_few_floats
 from fedcanon.search.kappas import kappa_at, null_model
 from fedcanon.statistics.model import ALL, BINOMIAL, COX, MULTINOMIAL, Model, Rows, require_family
 from fedcanon.statistics.refit import Refit, refit_over, wald
 from fedcanon.statistics.site import StudySite
 from fedcanon.statistics.solving import (
-    MAX_FLOATS,
     Expansions,
     Solution,
     Task,
@@ -196,7 +195,7 @@ class Study:
 
     @property
     def _by_newton(self) -> bool:
-        return expansion_length(self.model.size) <= MAX_FLOATS
+        return has_few_floats(self.model.size)
 
     @property
     def tolerance(self) -> float:
