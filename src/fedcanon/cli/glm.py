@@ -218,10 +218,9 @@ def _show(found: Findings) -> None:
             soft_wrap=True,
         )
     rows = qualities(found)
-    used = [key for key in rows[0] if any(row[key] != "–" for row in rows)]
-    sites = table_of("site", numbers=used[1:])
+    sites = table_of("site", numbers=list(rows[0])[1:])
     for row in rows:
-        sites.add_row(*(plain(row[key]) for key in used))
+        sites.add_row(*map(plain, row.values()))
     console.print(sites)
     for note in found.notes:
         console.print(f"[yellow]{plain(note)}[/]", soft_wrap=True)

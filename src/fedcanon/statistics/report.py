@@ -151,10 +151,15 @@ def coefficients(findings: Findings) -> list[dict[str, str]]:
 
 
 def qualities(findings: Findings) -> list[dict[str, str]]:
-    """How good the model is over all sites and at each, the worst first, as texts."""
+    """How good the model is over all sites and at each, the worst first, as texts.
+
+    Measures that the family does not have are left out.
+    """
     goodness = findings.goodness
     sites = sorted((name for name in goodness if name != EVERYWHERE), key=_worst(goodness))
-    return [{"site": name, **_texts(goodness[name])} for name in (EVERYWHERE, *sites)]
+    rows = [{"site": name, **_texts(goodness[name])} for name in (EVERYWHERE, *sites)]
+    used = [key for key in rows[0] if any(row[key] != NOTHING for row in rows)]
+    return [{key: row[key] for key in used} for row in rows]
 
 
 def _worst(goodness: Mapping[str, Goodness]) -> Any:
