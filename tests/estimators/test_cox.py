@@ -130,5 +130,5 @@ def test_other_mistakes_are_explained():
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         FederatedCox().fit(X, Y, groups=[1, 2])
     model = clone(FederatedCox(kappa=0.1)).fit(X, Y)
-    with pytest.raises(FedcanonError, match="'x0' of the site X has the value 'high'"):
+    with pytest.raises(FedcanonError, match="'x0' of the site X has a value that is no number"):
         model.predict(X.assign(x0="high"))

@@ -16,7 +16,7 @@ def test_a_missing_column_or_an_odd_value_is_explained():
     model = FederatedGLM(penalty=None, logs=["dose"]).fit(X, y)
     for new, words in [
         (X.drop(columns="age"), r"yet now missing:\n- age"),
-        (X.assign(age="old"), "'age' of the site X has the value 'old', which is no number"),
+        (X.assign(age="old"), "'age' of the site X has a value that is no number, in row 0"),
         (X.assign(dose=-1.0), "'dose' of the site X has values up to 0, which have no logarithm"),
     ]:
         with pytest.raises(FedcanonError, match=words):

@@ -18,7 +18,6 @@ from fedcanon.statistics.choosing import (
 from fedcanon.statistics.site import StudySite
 from fedcanon.statistics.study import Question, begin_study
 from fedcanon.tables.preparing import Plan
-from fedcanon.tables.site import NO_GUARDS
 from fedcanon.tables.sites import LocalSites
 from tests.statistics.test_study import PLAN, POOLED, SITES
 
@@ -145,11 +144,11 @@ def test_odd_folds_are_refused():
     alone = begin_study(LocalSites(SITES.tables[:1]), Question("ill", Plan(["age"]), "binomial"))
     with pytest.raises(FedcanonError, match="two or more"):
         folds_of(alone, 5, "sites")
-    tiny = begin_study(
-        LocalSites([StudySite("tiny", POOLED[:20], NO_GUARDS)]), Question("age", Plan(["noise1"]))
-    )
-    with pytest.raises(FedcanonError, match="use fewer folds"):
-        validate(tiny, lasso(tiny), np.array([1.0]), folds_of(tiny, 21, "rows"))
+    tables = [SITES.tables[k].table.assign(t=1.0 + k, ill=0 if k else 1) for k in range(3)]
+    rare = LocalSites([StudySite(f"s{k}", table) for k, table in enumerate(tables)])
+    cox = begin_study(rare, Question("t", Plan(["age"]), "cox", event="ill"))
+    with pytest.raises(FedcanonError, match="fewer than two folds leave out rows, or events"):
+        validate(cox, lasso(cox), np.array([1.0]), folds_of(cox, 0, "sites"))
     there = study()
     with pytest.raises(FedcanonError, match="fewer than its minimum_rows"):
         validate(there, lasso(there), np.array([1.0]), folds_of(there, 40, "rows"))

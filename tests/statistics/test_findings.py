@@ -83,6 +83,20 @@ def test_strict_sites_are_not_shown_and_the_reason_is():
     assert found.table.loc["age", "error"] == pytest.approx(theirs.bse["age"], rel=1e-5)
 
 
+def test_kappa_may_stand_in_the_penalty_and_columns_may_all_be_free():
+    both = [{"penalty": {"name": "l1", "kappa": 0.03}}, {"kappa": 0.03}]
+    found = [investigate(SITES, StudySettings(label="ill", columns=("age",), **s)) for s in both]
+    assert found[0].kappa == found[1].kappa == 0.03
+    assert found[0].table.equals(found[1].table)
+    with pytest.raises(FedcanonError, match="kappa is given twice"):
+        investigate(SITES, StudySettings(label="ill", columns=("age",), **both[0], kappa=1.0))
+    free = StudySettings(label="ill", columns=("age",), free=("age",), kappa=0.1, stability=4)
+    unpenalised = investigate(SITES, free)
+    assert unpenalised.kappa is None
+    assert unpenalised.stability is None
+    assert "none, since all columns are free" in page(unpenalised)
+
+
 def test_settings_that_do_not_fit():
     with pytest.raises(FedcanonError, match="no AUC and no concordance"):
         investigate(

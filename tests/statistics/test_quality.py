@@ -17,9 +17,10 @@ from fedcanon.statistics.quality import (
     in_order,
     quality_of,
 )
+from fedcanon.statistics.site import StudySite
 from fedcanon.statistics.study import Question, begin_study
 from fedcanon.tables.preparing import Plan
-from fedcanon.tables.sites import each, total
+from fedcanon.tables.sites import LocalSites, each, total
 from tests.statistics.test_study import PLAN, POOLED, SITES
 
 STUDY = begin_study(SITES, Question("ill", PLAN, "binomial"))
@@ -76,6 +77,30 @@ def test_quality_of_each_site_is_exact():
         found = quality_of(each(SITES, "qualities", **ASKED)[site.name], 0, sites=1)
         scores = STUDY.model.recipe.prepared(site.table) @ VECTOR[:-1].numpy() + float(VECTOR[-1])
         assert found.auc == pytest.approx(roc_auc_score(site.table["ill"], scores))
+
+
+def test_rows_count_by_their_weights():
+    weights = np.where(ILL == 1, 3.0, 1.0)
+    tables = [site.table.assign(w=1.0 + 2 * site.table["ill"]) for site in SITES.tables]
+    sites = LocalSites([StudySite(f"h{k}", table) for k, table in enumerate(tables)])
+    there = begin_study(sites, Question("ill", PLAN, "binomial", weights="w"))
+    vector = there.fitted(there.penalty({"name": "l1", "kappa": 0.02})).vector
+    prepared = there.model.recipe.prepared(POOLED)
+    scores = prepared @ vector[:-1].numpy() + float(vector[-1])
+    chances = 1 / (1 + np.exp(-scores))
+    told = total(
+        sites, "qualities", model=there.model, rows=[ALL], vectors=[vector.tolist()], pairs=True
+    )
+    found = quality_of(told, 0, sites=5)
+    assert found.brier == pytest.approx(brier_score_loss(ILL, chances, sample_weight=weights))
+    auc = roc_auc_score(ILL, scores, sample_weight=weights)
+    assert found.auc == pytest.approx(auc, abs=2e-3)
+    assert in_order(ILL == 1, scores, weights)[0] / in_order(ILL == 1, scores, weights)[1] == (
+        pytest.approx(auc)
+    )
+    curve = calibration_of(told, 0)
+    assert curve.rows.sum() == pytest.approx(weights.sum())
+    assert (curve.observed * curve.rows).sum() == pytest.approx(weights[ILL == 1].sum())
 
 
 def test_calibration_slopes_are_logistic_regressions_on_the_scores():

@@ -12,11 +12,12 @@ from statsmodels.duration.hazard_regression import PHReg
 
 from fedcanon import FedcanonError
 from fedcanon.statistics import study as study_module
+from fedcanon.statistics.heterogeneity import differences
 from fedcanon.statistics.refit import refit_over, wald
 from fedcanon.statistics.site import StudySite
 from fedcanon.statistics.study import Question, begin_study
 from fedcanon.tables.preparing import Plan
-from fedcanon.tables.site import Guards
+from fedcanon.tables.site import NO_GUARDS, Guards
 from fedcanon.tables.sites import LocalSites
 
 RNG = np.random.default_rng(3)
@@ -138,6 +139,59 @@ def test_weights_and_balanced_classes_are_those_of_scikit_learn():
     assert there.model.classes == ("0", "1")
 
 
+def test_standard_errors_with_balanced_classes_are_the_sandwich_of_statsmodels():
+    rare = TABLE.assign(rare=(TABLE["x0"] + RNG.normal(size=M) > 1.6).astype(int))
+    there = study("rare", "binomial", ["x0", "x1"], rare, balanced=True)
+    table = there.summary(there.fitted(there.penalty({"name": "l1", "kappa": 1e-9})))
+    weights = (M / (2 * np.bincount(rare["rare"])))[rare["rare"]]
+    model = sm.GLM(
+        rare["rare"],
+        sm.add_constant(rare[["x0", "x1"]]),
+        family=sm.families.Binomial(),
+        var_weights=weights,
+    ).fit(tol=1e-14, cov_type="HC0")
+    assert np.allclose(table["refit"], np.roll(model.params, -1), atol=1e-6)
+    assert np.allclose(table["error"], np.roll(model.bse, -1), rtol=1e-5)
+
+
+def test_weights_of_any_size_give_the_errors_of_weighted_least_squares():
+    theirs = sm.WLS(TABLE["gaussian"], sm.add_constant(X[:, :2]), weights=TABLE["weight"]).fit()
+    for factor in (1.0, 0.02):
+        weighted = TABLE.assign(weight=factor * TABLE["weight"])
+        there = study("gaussian", "gaussian", NAMES[:2], weighted, weights="weight")
+        table = there.summary(there.fitted(there.penalty({"name": "l1", "kappa": 1e-9})))
+        assert np.allclose(table["error"], np.roll(theirs.bse, -1), rtol=1e-6)
+
+
+def test_rows_without_weight_are_left_out():
+    some = TABLE.assign(weight=np.where(SITE == 0, 0.0, 1.0))
+    there = study("gaussian", "gaussian", NAMES[:2], some, weights="weight")
+    table = there.summary(there.fitted(there.penalty({"name": "l1", "kappa": 1e-9})))
+    rows = SITE != 0
+    theirs = sm.OLS(TABLE["gaussian"][rows], sm.add_constant(X[rows, :2])).fit()
+    assert np.allclose(table["refit"], np.roll(theirs.params, -1), atol=1e-7)
+    assert np.allclose(table["error"], np.roll(theirs.bse, -1), rtol=1e-6)
+
+
+def test_large_responses_and_tiny_columns():
+    scaled = TABLE.assign(y=1e8 + 1e7 * TABLE["gaussian"], small=1e-13 * TABLE["x1"])
+    there = study("y", "gaussian", ["x0", "small"], scaled)
+    found = there.fitted(there.penalty({"name": "l1", "kappa": 1e-3}))
+    assert found.converged
+    assert found.rounds <= 15
+    table = there.summary(found)
+    theirs = sm.OLS(TABLE["gaussian"], sm.add_constant(X[:, :2])).fit()
+    assert table.loc["x0", "refit"] == pytest.approx(1e7 * theirs.params.iloc[1], rel=1e-6)
+    assert table.loc["small", "error"] == pytest.approx(1e20 * theirs.bse.iloc[2], rel=1e-6)
+
+
+def test_a_site_with_as_many_rows_as_coefficients_is_not_compared():
+    tables = [TABLE[:100], TABLE[100:200], TABLE[200:203]]
+    few = LocalSites([StudySite(f"s{k}", t, NO_GUARDS) for k, t in enumerate(tables)])
+    there = begin_study(few, Question("gaussian", Plan(NAMES[:2])))
+    assert differences(there, [0, 1, 2]).sites == ["s0", "s1"]
+
+
 def test_an_exposure_is_an_offset():
     there = study("counts", "poisson", offset="log_exposure")
     table = there.summary(there.fitted(there.penalty({"name": "l1", "kappa": 1e-9})))
@@ -177,7 +231,7 @@ class TestGuards:
         from fedcanon.statistics.choosing import folds_of, validate
 
         with pytest.raises(
-            FedcanonError, match="over at least minimum_sites = 4 sites, not over 3"
+            FedcanonError, match="over at least minimum_sites = 4 sites, not over 1"
         ):
             validate(
                 there,
@@ -185,6 +239,19 @@ class TestGuards:
                 np.array([0.1]),
                 folds_of(there, 2, "sites"),
             )
+
+    def test_a_model_without_penalty(self):
+        there = begin_study(
+            sites(parameters_per_row=0.05), Question("gaussian", Plan(NAMES), "gaussian")
+        )
+        with pytest.raises(FedcanonError, match="7 parameters is more than"):
+            there.fitted(there.penalty({"name": "zero"}))
+
+    def test_own_fits_are_never_sums(self):
+        one = sites(minimum_sites=3).tables[0]
+        model = study("gaussian", "gaussian").model
+        with pytest.raises(FedcanonError, match="minimum_sites = 3 sites, not over 1"):
+            one.answer("own_fit", 3, {"model": model, "support": [0]})
 
     def test_a_part_of_one_row(self):
         there = study("gaussian", "gaussian")

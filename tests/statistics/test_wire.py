@@ -11,8 +11,10 @@ from fedcanon import FedcanonError
 from fedcanon.statistics.deployed.wire import answered, to_answer, to_request
 from fedcanon.statistics.findings import investigate
 from fedcanon.statistics.settings import StudySettings
+from fedcanon.statistics.site import StudySite
+from fedcanon.tables.site import Guards
 from fedcanon.tables.sites import LocalSites
-from tests.statistics.test_study import PLAN, SITES
+from tests.statistics.test_study import PLAN, SITES, TABLES
 
 SETTINGS = StudySettings(label="ill", columns=PLAN.columns, splines={"age": 4}, folds=2)
 
@@ -31,7 +33,10 @@ class TextSites:
     def ask(self, what, sites, arguments):
         text = to_request(what, sites, arguments)
         self.asked.append((what, text))
-        return {site.name: to_answer(what, site.name, answered(site, text)) for site in self.tables}
+        return {
+            site.name: to_answer(what, arguments, site.name, answered(site, text))
+            for site in self.tables
+        }
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +94,9 @@ def test_no_answer_makes_the_server_fail(asked):
     for _ in range(400):
         what, text = rng.choice(sorted(kinds.items()))
         reply = json.loads(answered(SITES.tables[0], text))
-        found = to_answer(what, "Oslo", json.dumps(mutated(reply, rng)))
+        found = to_answer(
+            what, json.loads(text)["arguments"], "Oslo", json.dumps(mutated(reply, rng))
+        )
         if isinstance(found, FedcanonError):
             refused += 1
             assert "Oslo" in str(found) or len(str(found)) < 100
@@ -103,10 +110,24 @@ def test_no_code_is_imported_that_a_server_names(asked):
     request["arguments"]["model"]["family"] = "antigravity:Family"
     reply = json.loads(answered(SITES.tables[0], json.dumps(request)))
     assert reply == {"refusal": "a site imports no code that a server names."}
+    request["arguments"]["model"]["family"] = "gaussian"
+    request["arguments"]["model"]["options"] = [["name", "antigravity:Family"]]
+    reply = json.loads(answered(SITES.tables[0], json.dumps(request)))
+    assert "no option of it" in reply["refusal"]
+
+
+def test_values_do_not_leave_in_messages(asked):
+    request = json.loads(dict(asked)["expansions"])
+    request["arguments"]["model"] |= {"family": "gaussian", "response": "sex", "classes": []}
+    reply = json.loads(answered(SITES.tables[0], json.dumps(request)))
+    assert "has a value that is no number, in row 0" in reply["refusal"]
+    secret = StudySite("s", TABLES[0], Guards(columns=frozenset({"age", "height"})))
+    reply = json.loads(answered(secret, to_request("counts", 3, {"columns": ["height"]})))
+    assert reply["refusal"] == "the table of the site s has no column 'height': it has age."
 
 
 def test_refusals_of_guards_arrive():
     text = to_request("counts", 1, {"columns": ["height"]})
-    found = to_answer("counts", "hospital 0", answered(SITES.tables[0], text))
+    found = to_answer("counts", {}, "hospital 0", answered(SITES.tables[0], text))
     assert isinstance(found, FedcanonError)
     assert "has no column 'height'" in str(found)

@@ -105,6 +105,25 @@ def test_a_level_that_is_rare_at_one_site_only_is_not_other():
     assert (part.reference, part.levels) == ("a", ("b",))
 
 
+def test_a_column_of_texts_may_be_empty_at_a_site():
+    full, empty = pd.DataFrame({"x": list("ab" * 20)}), pd.DataFrame({"x": [np.nan] * 20})
+    sites = LocalSites([SiteTable("full", full), SiteTable("empty", empty)])
+    [part] = prepare(sites, Plan(["x"])).parts
+    assert {part.reference, *part.levels} == {"a", "b"}
+
+
+def test_a_number_may_be_the_level_of_missing_values():
+    sites = LocalSites([SiteTable("s", pd.DataFrame({"x": [1, 2, 2] * 20}))])
+    [part] = prepare(sites, Plan(["x"], categories=["x"], missing={"x": 1.0})).parts
+    assert part.fill == "1"
+
+
+def test_two_columns_of_the_same_name_are_refused():
+    table = pd.DataFrame({"x": np.arange(1.0, 31), "log(x)": np.arange(30) ** 2})
+    with pytest.raises(FedcanonError, match=r"two columns would be called 'log\(x\)'"):
+        prepare(LocalSites([SiteTable("s", table)]), Plan(["x", "log(x)"], logs=["x"]))
+
+
 def test_levels_do_not_depend_on_the_type_of_the_column():
     grades = RNG.integers(1, 4, 60)
     gappy = pd.Series(grades, dtype="float64")

@@ -160,21 +160,22 @@ def _sites(tables: Sequence[Path], site: str | None) -> list[Any]:
     """Read the sites: a table for each, or the parts of one."""
     from fedcanon.data.own.tables import read_table
     from fedcanon.statistics.site import StudySite
+    from fedcanon.tables.recipe import texts
     from fedcanon.tables.site import NO_GUARDS
 
-    read = {path.name.partition(".")[0]: read_table(path) for path in tables}
-    if len(read) < len(tables):
+    read = [(_name(path), read_table(path)) for path in tables]
+    if site is None and len(dict(read)) < len(read):
         raise FedcanonError("two tables have the same name, so that their sites would have it too.")
     if site is None:
-        return [StudySite(name, table, NO_GUARDS) for name, table in read.items()]
+        return [StudySite(name, table, NO_GUARDS) for name, table in read]
     found: dict[str, list[pd.DataFrame]] = {}
-    for path, table in zip(tables, read.values(), strict=True):
+    for path, (_, table) in zip(tables, read, strict=True):
         if site not in table.columns:
             names = ", ".join(map(str, table.columns))
             raise FedcanonError(f"{path} has no column '{site}': it has {names}.")
         if missing := int(table[site].isna().sum()):
             raise FedcanonError(f"{missing} rows of {path} have no '{site}': leave them out.")
-        for name, own in table.groupby(site):
+        for name, own in table.groupby(texts(table[site])):
             found.setdefault(str(name), []).append(own.drop(columns=site))
     import pandas as pd
 
@@ -182,6 +183,11 @@ def _sites(tables: Sequence[Path], site: str | None) -> list[Any]:
         StudySite(name, pd.concat(parts, ignore_index=True), NO_GUARDS)
         for name, parts in sorted(found.items())
     ]
+
+
+def _name(path: Path) -> str:
+    """The name of a site, from that of its file: without .csv, .csv.gz or .parquet."""
+    return path.with_suffix("").stem if path.suffixes[-2:-1] == [".csv"] else path.stem
 
 
 @contextmanager

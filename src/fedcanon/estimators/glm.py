@@ -33,7 +33,6 @@ from fedcanon.estimators.over_sites import (
     with_columns,
 )
 from fedcanon.estimators.problems import InvalidDataError, labels_of, rows_of_clients
-from fedcanon.objectives.families import FAMILIES
 from fedcanon.statistics.model import BINOMIAL, COX, MULTINOMIAL
 from fedcanon.statistics.quality import concordant
 from fedcanon.statistics.site import StudySite
@@ -179,7 +178,7 @@ class FederatedGLM(OverSites):
             labels: NDArray[Any] = self.classes_[found]
             return labels
         scores, model = self._offset_scores(X, offset)[:, 0], self.study_.model
-        return FAMILIES[model.family](**dict(model.options)).means(scores)
+        return model.make_family().means(scores)
 
     @available_if(_has_classes)  # type: ignore[untyped-decorator]
     def decision_function(self, X: Any, *, offset: Any = None) -> Array:

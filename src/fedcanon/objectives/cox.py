@@ -108,6 +108,10 @@ class Cox(LinearObjective):
         """The observed information of the samples about the model at ``x``."""
         return self.hessian(x) * self.samples
 
+    def score_square(self, x: Tensor) -> Tensor:
+        """There are no weights, so that it is the information."""
+        return self.information(x)
+
     def pearson(self, x: Tensor) -> None:
         """There is no dispersion."""
 

@@ -92,6 +92,11 @@ class LinearObjective(Objective):
         return scores + vector[-1] if self._intercept else scores
 
     @property
+    def weights(self) -> Array:
+        """The weights of the samples, with the mean 1."""
+        return np.ones_like(self._y) if self._weights is None else self._weights
+
+    @property
     def responses(self) -> Array:
         """The responses, in the form that the family's losses take."""
         return self._y
@@ -124,6 +129,13 @@ class LinearObjective(Objective):
         expected = self.family.expected_curvatures(self.own_scores(x), self._y)
         weighted = expected if self._weights is None else self._weights * expected
         return self._weighted_square(weighted) * self.total_weight
+
+    def score_square(self, x: Tensor) -> Tensor:
+        """Σ_j ω_j² g_j g_jᵀ, where g_j is the gradient of the loss of sample j at ``x``."""
+        slopes = self.family.slopes(self.own_scores(x), self._y)
+        if self._weights is not None:
+            slopes = slopes * self._weights * (self.total_weight / self.samples)
+        return self._weighted_square(slopes**2) * self.samples
 
     def pearson(self, x: Tensor) -> float | None:
         """Σ_j ω_j (y_j − μ_j)²/V(μ_j) at ``x``; None if the family has no dispersion."""

@@ -249,13 +249,15 @@ def validate(
     vectors = [vector for path in paths for vector in path.vectors]
     shape, sites = (len(left_out), len(kappas)), len(study.sites.names)
 
-    def told(rows: Sequence[Rows]) -> dict[str, Array]:
+    def told(rows: Sequence[Rows], *, pairs: bool = False) -> dict[str, Array]:
         """What sites tell of the models of every fold, each on rows of this fold."""
-        every = [own for own in rows for _ in kappas]
-        given = [vector.tolist() for vector in vectors]
-        return total(study.sites, "qualities", model=study.model, rows=every, vectors=given)
+        asked = {
+            "rows": [own for own in rows for _ in kappas],
+            "vectors": [vector.tolist() for vector in vectors],
+        }
+        return total(study.sites, "qualities", model=study.model, **asked, pairs=pairs)
 
-    tested = told(left_out)
+    tested = told(left_out, pairs=True)
     sizes = tested["weight"].reshape(shape)[:, 0]
     deviances = tested["deviance"].reshape(shape)
     if study.model.family == COX:
@@ -264,10 +266,13 @@ def validate(
         everything, others = told([ALL] * len(rest)), told(rest)
         deviances = (everything["deviance"] - others["deviance"]).reshape(shape)
         sizes = tested["happened"].reshape(shape)[:, 0]
-    if not sizes.all():
-        raise FedcanonError("a fold leaves no rows out, or no event: use fewer folds.")
+    kept = sizes > 0  # a site without events tells nothing of a Cox model
+    if kept.sum() < 2:
+        raise FedcanonError("fewer than two folds leave out rows, or events: use fewer folds.")
+    sizes, deviances = sizes[kept], deviances[kept]
     found = [quality_of(tested, k, sites=sites) for k in range(len(vectors))]
-    shares = np.array([one.auc or one.concordance or math.nan for one in found]).reshape(shape)
+    every = [one.concordance if one.auc is None else one.auc for one in found]
+    shares = np.array([math.nan if one is None else one for one in every]).reshape(shape)[kept]
     known = not np.isnan(shares).any()
     return whole, Validations(
         Validation(kappas, deviances / sizes[:, None], sizes),

@@ -23,7 +23,7 @@ from fedcanon.statistics.quality import (
 from fedcanon.statistics.settings import StudySettings
 from fedcanon.statistics.solving import Solution
 from fedcanon.statistics.stability import Stability, stability
-from fedcanon.statistics.study import Study, begin_study
+from fedcanon.statistics.study import EVERYWHERE, Study, begin_study
 from fedcanon.tables.sites import Sites, each, total
 
 if TYPE_CHECKING:
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 Watch = Callable[[str, int, int], object]
 """Is told what is being done, how many steps of it are done, and how many there are."""
-
-EVERYWHERE = "all sites"
 
 
 @dataclass(frozen=True)
@@ -109,7 +107,7 @@ def investigate(
     chosen = _choose(study, settings, watch)
     if chosen is None:
         watch("fitting the model", 0, 1)
-        kappa = settings.kappa
+        kappa = _given(settings) if study.model.penalised else None
         given = {} if kappa is None else {"kappa": kappa}
         solution = study.fitted(study.penalty({**settings.penalty, **given}))
     else:
@@ -140,7 +138,7 @@ def _not_converged(solution: Solution, study: Study) -> str:
 
 def _choose(study: Study, settings: StudySettings, watch: Watch) -> Chosen | None:
     """Choose κ; None if it is given, or there is none."""
-    if settings.kappa is not None or not study.has_kappa(settings.penalty):
+    if _given(settings) is not None or not study.has_kappa(settings.penalty):
         return None
     left_out = []
     if settings.choose in ("1se", "min"):
@@ -149,6 +147,14 @@ def _choose(study: Study, settings: StudySettings, watch: Watch) -> Chosen | Non
     steps = _Steps("following the path", COUNT, watch)
     penalty_at = study.penalties(settings.penalty)
     return choose(study, penalty_at, settings.choose, left_out, settings.measure, steps)
+
+
+def _given(settings: StudySettings) -> float | None:
+    """Return κ if it is given, alone or among the parameters of the penalty."""
+    own = settings.penalty.get("kappa")
+    if own is not None and settings.kappa is not None:
+        raise FedcanonError("kappa is given twice, alone and in penalty: leave one out.")
+    return settings.kappa if own is None else float(own)
 
 
 class _Steps:

@@ -31,7 +31,7 @@ Objective = LinearObjective | Multinomial
 
 def require_family(name: str) -> None:
     """Refuse a name that is neither that of a family nor package.module:Name."""
-    if name not in NAMES and not is_import_path(name):
+    if not isinstance(name, str) or (name not in NAMES and not is_import_path(name)):
         raise FedcanonError(
             f"there is no family '{name}': use one of {', '.join(NAMES)}, or your own as "
             "package.module:Name."
@@ -112,7 +112,9 @@ class Model:
         self._require_options()
 
     def _require_options(self) -> None:
-        """Refuse options of the two families that are no ``Family``, which looks at its own."""
+        """Refuse options that no family has; each ``Family`` looks at its own."""
+        if any(name == "name" for name, _ in self.options):
+            raise FedcanonError("the name of a family is no option of it: use family.")
         known = {COX: {"ties"}, MULTINOMIAL: set[str]()}.get(self.family)
         unknown = set() if known is None else {name for name, _ in self.options} - known
         if self.family == COX and any(name.startswith("strat") for name in unknown):
@@ -152,11 +154,11 @@ class Model:
     @property
     def has_dispersion(self) -> bool:
         """Whether the variance has a factor that is estimated beside the model."""
-        return self.family not in (COX, MULTINOMIAL) and self._family().has_dispersion
+        return self.family not in (COX, MULTINOMIAL) and self.make_family().has_dispersion
 
-    def _family(self) -> Family:
+    def make_family(self) -> Family:
         """Return the family with its options."""
-        return make_family({"name": self.family, **dict(self.options)})
+        return make_family({**dict(self.options), "name": self.family})
 
     @property
     def layout(self) -> Layout:
@@ -204,7 +206,7 @@ class Model:
         return LinearObjective(
             features,
             response,
-            self._family(),
+            self.make_family(),
             weights=weights,
             offset=None if self.offset is None else site.complete(self.offset),
             free=self.unpenalised,

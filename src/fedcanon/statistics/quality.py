@@ -66,8 +66,14 @@ def no_measures() -> Answer:
     return {**numbers, "binary": 0.0, "events": bins, "others": bins, **curve}
 
 
-def measures(objective: LinearObjective | Multinomial, vector: Tensor) -> Answer:
-    """Return what is to know of a model's quality on the rows of an objective, as sums."""
+def measures(
+    objective: LinearObjective | Multinomial, vector: Tensor, *, pairs: bool = True
+) -> Answer:
+    """Return what is to know of a model's quality on the rows of an objective, as sums.
+
+    Rows count by their weights, but for "rows". Without ``pairs``, those of a Cox model are not
+    counted.
+    """
     told = no_measures()
     told["rows"], told["weight"] = objective.samples, objective.total_weight
     told["deviance"] = objective.total_weight * objective.deviance(vector)
@@ -77,19 +83,22 @@ def measures(objective: LinearObjective | Multinomial, vector: Tensor) -> Answer
     scores = objective.own_scores(vector).round(10)
     if isinstance(objective, Cox):
         told["happened"] = float(objective.happened.sum())
-        told["agree"], told["comparable"] = concordant(objective.times, objective.happened, scores)
+        if pairs:
+            found = concordant(objective.times, objective.happened, scores)
+            told["agree"], told["comparable"] = found
     elif isinstance(objective.family, Binomial):
         events, chances = objective.responses > 0, objective.family.means(scores)
+        weights = objective.weights * (objective.total_weight / objective.samples)
         told["binary"] = 1.0
-        told["squares"] = float(((events - chances) ** 2).sum())
-        told["agree"], told["comparable"] = in_order(events, scores)
+        told["squares"] = float((weights * (events - chances) ** 2).sum())
+        told["agree"], told["comparable"] = in_order(events, scores, weights)
         bins = np.clip((scores + WIDEST) / FINEST, 0, BINS - 1).astype(int)
-        told["events"] = np.bincount(bins[events], minlength=BINS).astype(float)
-        told["others"] = np.bincount(bins[~events], minlength=BINS).astype(float)
+        told["events"] = np.bincount(bins, weights * events, minlength=BINS)
+        told["others"] = np.bincount(bins, weights * ~events, minlength=BINS)
         groups = np.minimum((chances * GROUPS).astype(int), GROUPS - 1)
-        told["grouped"] = np.bincount(groups, minlength=GROUPS).astype(float)
-        told["expected"] = np.bincount(groups, chances, minlength=GROUPS)
-        told["observed"] = np.bincount(groups, events.astype(float), minlength=GROUPS)
+        told["grouped"] = np.bincount(groups, weights, minlength=GROUPS)
+        told["expected"] = np.bincount(groups, weights * chances, minlength=GROUPS)
+        told["observed"] = np.bincount(groups, weights * events, minlength=GROUPS)
     return told
 
 
@@ -103,16 +112,16 @@ def quality_of(told: Answer, place: int, *, sites: int) -> Quality:
         place: Which of the models.
         sites: Over how many sites the measures were added up.
     """
-    rows, binary = float(told["rows"][place]), bool(told["binary"][place])
+    weight, binary = max(float(told["weight"][place]), 1e-300), bool(told["binary"][place])
     agree, comparable = float(told["agree"][place]), float(told["comparable"][place])
     if binary and sites > 1:
         agree, comparable = _pairs(told["events"][place], told["others"][place])
     share = agree / comparable if comparable else None
     return Quality(
-        int(rows),
-        float(told["deviance"][place]) / max(float(told["weight"][place]), 1e-300),
+        int(told["rows"][place]),
+        float(told["deviance"][place]) / weight,
         auc=share if binary else None,
-        brier=float(told["squares"][place]) / rows if binary else None,
+        brier=float(told["squares"][place]) / weight if binary else None,
         concordance=None if binary else share,
     )
 
@@ -131,13 +140,15 @@ def _pairs(events: Array, others: Array) -> tuple[float, float]:
     return float(events @ (below + others / 2)), float(events.sum() * others.sum())
 
 
-def in_order(events: NDArray[np.bool_], scores: Array) -> tuple[float, float]:
+def in_order(
+    events: NDArray[np.bool_], scores: Array, weights: Array | float = 1.0
+) -> tuple[float, float]:
     """Count pairs of an event and another row: those in order, ties as half, and all of them."""
-    positive = int(events.sum())
-    _, place, count = np.unique(scores, return_inverse=True, return_counts=True)
-    ranks = (np.cumsum(count) - (count - 1) / 2)[place]
-    agree = float(ranks[events].sum() - positive * (positive + 1) / 2)
-    return agree, float(positive * (len(events) - positive))
+    different, place = np.unique(scores, return_inverse=True)
+    count = len(different)
+    own, others = weights * events, weights * ~events
+    sums = [np.bincount(place, part, count).astype(float) for part in (own, others)]
+    return _pairs(sums[0], sums[1])
 
 
 def concordant(times: Array, events: NDArray[np.bool_], scores: Array) -> tuple[float, float]:

@@ -7,21 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy import stats
 from torch import Tensor
 
 from fedcanon.errors import FedcanonError
-from fedcanon.penalties import Zero
 from fedcanon.statistics.model import MULTINOMIAL, Model
-from fedcanon.statistics.solving import Expansions, Task, solve_by_newton
+from fedcanon.statistics.solving import Expansions, solve_without_penalty
 from fedcanon.tables.sites import Sites, total
 
 Array = NDArray[np.float64]
-
-TOLERANCE = 1e-9
-"""The norm of the gradient at which a refit ends; columns have deviation 1."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +40,9 @@ def refit_over(sites: Sites, model: Model, support: Sequence[int]) -> Refit:
     """Fit a model without penalty on a support, and take the inverse of its information.
 
     The information is the sum of that of all sites. Standard errors are those of a model whose
-    variables were chosen beforehand: selection by the same data makes them too small.
+    variables were chosen beforehand: selection by the same data makes them too small. Weights of
+    rows count as in R's glm. With weights of classes the covariance is A⁻¹BA⁻¹, where A is the
+    information and B the sum of the squares of the rows' gradients.
 
     Args:
         sites: The sites.
@@ -61,26 +58,37 @@ def refit_over(sites: Sites, model: Model, support: Sequence[int]) -> Refit:
     places = tuple(support)
     if not places:
         raise FedcanonError("no column is selected.")
-    expansions = Expansions(sites, model, places, penalised=False)
-    task = Task(Zero(), torch.zeros(len(places), dtype=torch.float64))
-    [found] = solve_by_newton(expansions, [task], TOLERANCE)
+    found = solve_without_penalty(Expansions(sites, model, places, penalised=False))
     told = total(
         sites, "information", model=model, vector=found.vector.tolist(), support=list(places)
     )
-    dispersion = 1.0
+    dispersion, freedom = 1.0, float(told["rows"]) - len(places)
     if model.has_dispersion:
-        dispersion = float(told["pearson"]) / (float(told["weight"]) - len(places))
+        if freedom <= 0:
+            raise FedcanonError(
+                f"{int(told['rows'])} rows are too few for the standard errors of {len(places)} "
+                "coefficients."
+            )
+        dispersion = float(told["pearson"]) / freedom
     try:
         inverse = np.linalg.inv(told["information"])
     except np.linalg.LinAlgError:
         inverse = np.full_like(told["information"], math.nan)
     well_posed = np.isfinite(inverse).all() and np.linalg.cond(told["information"]) < 1e12
-    if not (well_posed and found.converged):
+    if not well_posed:
         raise FedcanonError(
-            "the selected variables depend on one another, or separate the responses, so that they "
-            "have no standard errors: use a larger kappa, or leave one of them out."
+            "the selected variables depend on one another, so that they have no standard errors: "
+            "use a larger kappa, or leave one of them out."
         )
-    return Refit(found.vector, places, dispersion * inverse, dispersion)
+    if not found.converged:
+        raise FedcanonError(
+            "the model without penalty has no solution, as when the selected variables separate "
+            "the responses: use a larger kappa, or leave one of them out."
+        )
+    covariance = dispersion * inverse
+    if model.class_weights:  # they are no numbers of rows: White's sandwich
+        covariance = inverse @ told["scores"] @ inverse
+    return Refit(found.vector, places, covariance, dispersion)
 
 
 def wald(

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from fedcanon.files import explained, write_whole
 from fedcanon.report.wording import described
-from fedcanon.statistics.findings import EVERYWHERE, Findings, Goodness
+from fedcanon.statistics.findings import Findings, Goodness
 from fedcanon.statistics.model import COX
 from fedcanon.statistics.pictures import (
     plot_calibration,
@@ -23,6 +23,7 @@ from fedcanon.statistics.pictures import (
     plot_forest,
     plot_stability,
 )
+from fedcanon.statistics.study import EVERYWHERE
 from fedcanon.tables.recipe import Category, Number
 from fedcanon.version import __version__
 

@@ -74,7 +74,9 @@ class StudySite(SiteTable):
             penalised: Whether the model is fitted with a penalty.
         """
         places = torch.arange(model.size) if support is None else torch.tensor(list(support))
-        self._require_few(len(places), penalised=penalised)
+        for vector in vectors:
+            used = {k for k, value in enumerate(vector) if value} | set(places.tolist())
+            self._require_few(len(used), penalised=penalised)
         weights = np.zeros(len(rows))
         found = torch.zeros(len(rows), expansion_length(len(places)), dtype=torch.float64)
         for k, (own, vector) in enumerate(zip(rows, vectors, strict=True)):
@@ -89,25 +91,43 @@ class StudySite(SiteTable):
         return {"weights": weights, "expansions": found.numpy()}
 
     def information(self, model: Model, vector: Vector, support: Sequence[int]) -> Answer:
-        """Tell Fisher's information about some entries of a model, and Pearson's statistic."""
+        """Tell Fisher's information about some entries of a model, and Pearson's statistic.
+
+        "scores" is Σ_j ω_j² g_j g_jᵀ over the gradients g_j of the rows, of weights ω_j.
+        """
         self._require_few(len(support), penalised=False)
         objective = self._objective(model, ALL)
+        if objective is None:
+            nothing = np.zeros((len(support), len(support)))
+            return {"rows": 0, "information": nothing, "scores": nothing, "pearson": 0.0}
         if not isinstance(objective, LinearObjective):
             raise FedcanonError("standard errors are for models with one response.")
         x, places = torch.as_tensor(vector, dtype=torch.float64), torch.tensor(list(support))
         return {
-            "weight": objective.total_weight,
+            "rows": objective.samples,
             "information": objective.information(x)[places][:, places].numpy(),
+            "scores": objective.score_square(x)[places][:, places].numpy(),
             "pearson": objective.pearson(x) or 0.0,
         }
 
-    def qualities(self, model: Model, rows: Sequence[Rows], vectors: Sequence[Vector]) -> Answer:
-        """Tell how good models are on rows, by numbers that add up over sites."""
+    def qualities(
+        self, model: Model, rows: Sequence[Rows], vectors: Sequence[Vector], *, pairs: bool = True
+    ) -> Answer:
+        """Tell how good models are on rows, by numbers that add up over sites.
+
+        Args:
+            model: The model.
+            rows: Which rows.
+            vectors: The numbers of the model, for each of them.
+            pairs: Whether pairs in order are counted for a Cox model, which takes long.
+        """
         found: list[Answer] = []
         for own, vector in zip(rows, vectors, strict=True):
             objective = self._objective(model, own)
             x = torch.as_tensor(vector, dtype=torch.float64)
-            found.append(no_measures() if objective is None else measures(objective, x))
+            found.append(
+                no_measures() if objective is None else measures(objective, x, pairs=pairs)
+            )
         return {name: np.array([one[name] for one in found]) for name in no_measures()}
 
     def own_fit(self, model: Model, support: Sequence[int]) -> Answer:
@@ -115,6 +135,7 @@ class StudySite(SiteTable):
 
         A site that is too small for it, or at which a column is constant, tells so: "fitted" is 0.
         """
+        self.require_sites(1)
         from fedcanon.statistics.refit import refit_over
         from fedcanon.tables.sites import LocalSites
 
@@ -149,6 +170,8 @@ class StudySite(SiteTable):
         key = (model, rows)
         if key not in self._kept:
             chosen = rows.of(self.name, len(self.table))
+            if model.weights is not None:
+                chosen &= self.complete(model.weights) != 0
             part = self.part(chosen)
             found = None
             if len(part):
@@ -171,6 +194,6 @@ class StudySite(SiteTable):
 
 def _summed(rows: Rows, name: str, sites: int) -> int:
     """Return over how many sites an answer about rows is added up, if a site takes part."""
-    if rows.rest:
-        return sites if rows.site == name else sites - 1
-    return 1 if rows.site == name else sites
+    if rows.site == name:  # by the difference to all rows, also if it is left out
+        return 1
+    return sites - 1 if rows.rest else sites

@@ -14,7 +14,7 @@ from fedcanon.algorithms.newton import Newton
 from fedcanon.engines.work import CountedProx
 from fedcanon.expansion import expansion_length
 from fedcanon.objectives import Problem
-from fedcanon.penalties import Penalty
+from fedcanon.penalties import Penalty, Zero
 from fedcanon.runs.federation import Federation
 from fedcanon.runs.fit import fit
 from fedcanon.runs.measures import stationarity, stationarity_step
@@ -152,6 +152,16 @@ def solve_by_newton(
         )
         for state, count, norm in zip(states, rounds, reached, strict=True)
     ]
+
+
+def solve_without_penalty(expansions: Expansions) -> Solution:
+    """Minimise f over all rows, from 0, but for rounding."""
+    size = expansions.model.size if expansions.support is None else len(expansions.support)
+    start = torch.zeros(size, dtype=torch.float64)
+    [known] = expansions.at([(ALL, start)])
+    tolerance = max(1e-10, 1e-13 * float(known[1 : 1 + size].norm()))
+    [found] = solve_by_newton(expansions, [Task(Zero(), start, known=known)], tolerance)
+    return found
 
 
 def _stationarity(penalty: Penalty, state: State) -> float:

@@ -28,6 +28,7 @@ from fedcanon.statistics.solving import (
     Task,
     solve_by_fedcanon,
     solve_by_newton,
+    solve_without_penalty,
 )
 from fedcanon.tables.preparing import Plan, levels, prepare
 from fedcanon.tables.sites import LocalSites, Sites, total
@@ -40,11 +41,14 @@ Array = NDArray[np.float64]
 
 ELASTIC_NET = "elastic_net"
 
+EVERYWHERE = "all sites"
+"""What all sites together are called, which no site may be."""
+
 TOLERANCE = 1e-8
 """Solutions have ‖G‖ below this part of ‖∇f‖ at the model without penalised columns."""
 
 ROUNDING = 1e-11
-"""A ‖G‖ that is small enough in any case: columns have the deviation 1."""
+"""A ‖G‖ that is small enough in any case, for a model of size 1."""
 
 
 @dataclass(frozen=True)
@@ -137,14 +141,16 @@ class Study:
         ½ unless it is given. MCP, SCAD and their kin have, unless it is given, the form in which κ
         is the λ of ncvreg.
         """
-        if not self.model.penalised:
-            return Zero()
         given = dict(table)
         name = str(given.get("name"))
+        if not self.model.penalised or name == "zero":
+            return Zero()
         if given.get("groups") == "variables":
             given |= {"groups": self.groups, "axis": 1}
         if name == ELASTIC_NET and "kappa" in given:
             kappa, ratio = given.pop("kappa"), given.pop("l1_ratio", 0.5)
+            if not isinstance(ratio, int | float) or not 0 <= ratio <= 1:
+                raise FedcanonError(f"l1_ratio must be between 0 and 1, not {ratio!r:.40}.")
             given |= {"kappa1": kappa * ratio, "kappa2": kappa * (1 - ratio)}
         elif name in PENALTIES and "form" in penalty_parameters(name):
             given = {"form": "lambda", **given}
@@ -181,10 +187,8 @@ class Study:
         vector = torch.zeros(self.model.size, dtype=torch.float64)
         if self.unpenalised:
             places = tuple(self.unpenalised)
-            task = Task(Zero(), vector[list(places)])
             own = Expansions(self.sites, self.model, places, penalised=False)
-            [found] = solve_by_newton(own, [task], 1e-10)
-            vector = found.vector
+            vector = solve_without_penalty(own).vector
         [packed] = self.expansions.at([(ALL, vector)])
         return vector, packed[1 : 1 + self.model.size]
 
@@ -200,7 +204,8 @@ class Study:
     @property
     def tolerance(self) -> float:
         """The largest ‖G‖ of a solution, but for rounding."""
-        return max(TOLERANCE * float(self.null[1].norm()), ROUNDING)
+        model, gradient = self.null
+        return max(TOLERANCE * float(gradient.norm()), ROUNDING * (1 + float(model.norm())))
 
     def largest_kappa(self, penalty_at: Callable[[float], Penalty]) -> float:
         """Return the smallest κ at which all penalised coefficients are 0."""
@@ -219,7 +224,9 @@ class Study:
             watch: Is called after each round of Newton's method.
         """
         if self._by_newton:
-            return solve_by_newton(self.expansions, tasks, self.tolerance, watch)
+            penalised = not all(isinstance(task.penalty, Zero) for task in tasks)
+            expansions = replace(self.expansions, penalised=penalised)
+            return solve_by_newton(expansions, tasks, self.tolerance, watch)
         return [solve_by_fedcanon(self.problem(task.rows), task, self.tolerance) for task in tasks]
 
     def fitted(self, penalty: Penalty, start: Tensor | None = None) -> Solution:
@@ -329,6 +336,9 @@ def begin_study(sites: Sites, question: Question) -> Study:
     Raises:
         FedcanonError: A table lacks a column or a response, or cannot be prepared.
     """
+    for name in sites.names:
+        if list(sites.names).count(name) > 1 or name == EVERYWHERE:
+            raise FedcanonError(f"a site cannot be called '{name}': give each its own name.")
     plan = question.plan
     ordered = [name for name in plan.columns if name not in question.free]
     ordered += [name for name in plan.columns if name in question.free]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -10,7 +11,7 @@ import numpy as np
 
 from fedcanon.errors import FedcanonError
 from fedcanon.tables.quantiles import quantiles
-from fedcanon.tables.recipe import OTHER, Category, Number, Recipe
+from fedcanon.tables.recipe import OTHER, Category, Number, Recipe, text_of
 from fedcanon.tables.site import Answer
 from fedcanon.tables.sites import Sites, each, required, total
 
@@ -99,12 +100,12 @@ def _numbers(sites: Sites, plan: Plan) -> list[str]:
             raise FedcanonError(f"the column '{name}' has no value at any site: leave it out.")
     found = []
     for name in columns:
-        texts = [site for site, answer in told.items() if not answer[name]]
-        if texts and len(texts) < len(told) and name not in plan.categories:
-            numbers = min(site for site in told if site not in texts)
+        texts = [site for site, answer in told.items() if answer[name] == 0]
+        numbers = [site for site, answer in told.items() if answer[name] > 0]
+        if texts and numbers and name not in plan.categories:
             raise FedcanonError(
                 f"the column '{name}' holds texts at the site {min(texts)} and numbers at the site "
-                f"{numbers}: make them alike, or name it among the categories."
+                f"{min(numbers)}: make them alike, or name it among the categories."
             )
         if not texts and name not in plan.categories:
             found.append(name)
@@ -166,8 +167,12 @@ def _require_logs(sites: Sites, names: Sequence[str], fills: Mapping[str, float]
         return
     counts = total(sites, "below", columns=list(names), thresholds=[[0.0]] * len(names))["counts"]
     for name, [count] in zip(names, counts, strict=True):
-        if count or fills[name] <= 0:
+        if count:
             raise FedcanonError(f"the column '{name}' has values up to 0: it has no logarithm.")
+        if fills[name] <= 0:
+            raise FedcanonError(
+                f"{fills[name]:g}, which stands for missing values of '{name}', has no logarithm."
+            )
 
 
 def _category_parts(sites: Sites, plan: Plan, names: Sequence[str]) -> dict[str, Category]:
@@ -196,9 +201,10 @@ def levels(sites: Sites, column: str) -> list[str]:
 
 def _order(level: str) -> tuple[int, float, str]:
     try:
-        return 0, float(level), level
+        number = float(level)
     except ValueError:
-        return 1, 0.0, level
+        number = math.nan
+    return (0, number, level) if math.isfinite(number) else (1, 0.0, level)
 
 
 def _named(plan: Plan, name: str, counts: Mapping[str, int]) -> dict[str, int]:
@@ -218,7 +224,7 @@ def _category(plan: Plan, name: str, named: Mapping[str, int], *, has_others: bo
     others += [OTHER] if has_others else []
     if not others:
         raise FedcanonError(f"the column '{name}' has only the level '{reference}': leave it out.")
-    how = str(plan.missing.get(name, "most_frequent"))
+    how = text_of(plan.missing.get(name, "most_frequent"))
     fill = reference if how == "most_frequent" else how
     if fill not in (reference, *others):
         raise FedcanonError(f"'{fill}' is no level of '{name}' to stand for missing values.")
@@ -237,6 +243,11 @@ def _standardised(
     scales = np.sqrt(second["squares"] / second["rows"] - shift**2)
     means = means + shift
     names = [name for part in parts for name in part.columns]
-    for constant in np.flatnonzero(scales <= 1e-12 * np.maximum(1, np.abs(means)))[:1]:
-        raise FedcanonError(f"'{names[constant]}' is the same in all rows: leave its column out.")
+    for name in names:
+        if names.count(name) > 1:
+            raise FedcanonError(f"two columns would be called '{name}': rename one in the tables.")
+    for constant in np.flatnonzero(scales <= 1e-12 * np.abs(means))[:1]:
+        raise FedcanonError(
+            f"'{names[constant]}' is the same in all rows: leave its column out, or its indicator."
+        )
     return Recipe(parts, tuple(means.tolist()), tuple(scales.tolist()))

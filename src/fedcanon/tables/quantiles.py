@@ -54,7 +54,7 @@ def _smallest(sites: Sites, ranks: Sequence[tuple[str, int]]) -> list[float]:
         thresholds = [[_float_of(step) for step in own] for own in steps]
         counts = total(sites, "below", columns=columns, thresholds=thresholds)["counts"]
         for k, (_, rank) in enumerate(ranks):
-            place = int(np.searchsorted(counts[k], rank, side="right"))
+            place = min(int(np.searchsorted(counts[k], rank, side="right")), 255)
             low[k], high[k] = (steps[k][place - 1] if place else low[k]), steps[k][place]
     return [_float_of(number) for number in high]
 

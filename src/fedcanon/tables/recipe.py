@@ -130,10 +130,11 @@ def plain(parts: Sequence[Number | Category], table: pd.DataFrame) -> Array:
 
 def texts(values: pd.Series) -> pd.Series:
     """Return values as texts that do not depend on the type of the column: 1 and 1.0 are "1"."""
-    return values.astype(object).map(_text)
+    return values.astype(object).map(text_of)
 
 
-def _text(value: object) -> str:
+def text_of(value: object) -> str:
+    """Return a value as a text: 1 and 1.0 are "1"."""
     whole = isinstance(value, float | np.floating) and float(value).is_integer()
     return str(int(value)) if whole else str(value)  # type: ignore[call-overload]
 

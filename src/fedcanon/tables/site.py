@@ -129,12 +129,14 @@ class SiteTable:
         Raises:
             FedcanonError: It may not, or there is none of this name.
         """
-        if self.guards.columns is not None and name not in self.guards.columns:
+        allowed = self.guards.columns
+        if allowed is not None and name not in allowed:
             raise self.refused(f"the column '{name}' is none of the columns that may be used")
         if name not in self.table.columns:
+            shown = [c for c in map(str, self.table.columns) if allowed is None or c in allowed]
             raise FedcanonError(
                 f"the table of the site {self.name} has no column '{name}': it has "
-                f"{', '.join(map(str, self.table.columns))}."
+                f"{', '.join(shown)}."
             )
         return self.table[name]
 
@@ -150,10 +152,10 @@ class SiteTable:
         found = pd.to_numeric(values, errors="coerce").astype("float64")
         odd = (values.notna() & found.isna()) | np.isinf(found)
         if odd.any():
+            # Not the value itself: messages may go to others.
             raise FedcanonError(
-                f"the column '{column}' of the site {self.name} has the value "
-                f"{values[odd].iloc[0]!r:.40}, which is no number: mend it, or name the column "
-                "among the categories."
+                f"the column '{column}' of the site {self.name} has a value that is no number, in "
+                f"row {values.index[odd][0]}: mend it, or name the column among the categories."
             )
         return found
 
@@ -197,15 +199,14 @@ class SiteTable:
         return plain(parts, self.table)
 
     def kinds(self, columns: Sequence[str]) -> Answer:
-        """Tell which of the columns hold numbers (1) and which texts (0)."""
+        """Tell which of the columns hold numbers (1), texts (0), or nothing at all (−1)."""
         from pandas.api import types
 
         kinds = {}
         for name in columns:
             values = self.column(name)
             is_number = types.is_numeric_dtype(values) and not types.is_bool_dtype(values)
-            # A column without any value fits both.
-            kinds[name] = int(is_number or bool(values.isna().all()))
+            kinds[name] = -1 if values.isna().all() else int(is_number)
         return kinds
 
     def counts(self, columns: Sequence[str]) -> Answer:
@@ -254,5 +255,6 @@ class SiteTable:
         """
         rows = self.plain(parts) - np.asarray(centres)
         own = np.ones(len(rows)) if weights is None else self.complete(weights)
+        self.part(own != 0)
         weighted = own[:, None] * rows
         return {"rows": own.sum(), "sums": weighted.sum(0), "squares": (weighted * rows).sum(0)}

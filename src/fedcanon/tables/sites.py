@@ -11,6 +11,9 @@ import numpy as np
 from fedcanon.errors import FedcanonError
 from fedcanon.tables.site import Answer, SiteTable
 
+LEVELS = "levels"
+"""The request to which sites answer with different names: those of their levels."""
+
 
 class Sites(Protocol):
     """The sites, wherever they are."""
@@ -70,6 +73,8 @@ def total(sites: Sites, what: str, **arguments: Any) -> Answer:
     found = required(sites.ask(what, len(sites.names), arguments))
     added: Answer = {}
     for site, answer in found.items():
+        if added.keys() - answer.keys() and what != LEVELS:
+            raise FedcanonError(f"the site {site} has told of other things than were asked.")
         for name, value in answer.items():
             if name in added and np.shape(added[name]) != np.shape(value):
                 raise FedcanonError(f"the site {site} has told of other things than were asked.")

@@ -109,7 +109,7 @@ class GridSites:
             for name, node in waiting.items():
                 reply = replies.get(node, {}).get("reply")
                 if isinstance(reply, str):
-                    found[name] = to_answer(what, name, reply)
+                    found[name] = to_answer(what, arguments, name, reply)
             if len(found) == len(self._sites):
                 break
             missing = ", ".join(sorted(self._sites.keys() - found.keys()))
@@ -118,7 +118,7 @@ class GridSites:
             name: FedcanonError(f"the site {name} does not answer: look at it, and begin again.")
             for name in self._sites.keys() - found.keys()
         }
-        return {name: found.get(name) or lost[name] for name in self._sites}
+        return {name: found[name] if name in found else lost[name] for name in self._sites}
 
     def _introduced(self, clients: int) -> dict[str, int]:
         """Wait for all sites, and return their nodes by name, in the order of their numbers."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from inspect import Parameter, signature
 from typing import Any, get_type_hints
 
@@ -12,15 +12,15 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic_core import from_json, to_json
 
 from fedcanon.errors import FedcanonError
-from fedcanon.importing import is_import_path
-from fedcanon.statistics.model import Model
+from fedcanon.statistics.model import NAMES, Model
+from fedcanon.statistics.quality import no_measures
 from fedcanon.tables.site import Answer, SiteTable
 from fedcanon.text import printable
 
 LONGEST = 500_000_000
 """Longer texts are refused (number of characters)."""
 
-NAMED: Mapping[str, set[str]] = {
+NAMED: Mapping[str, Collection[str]] = {
     "counts": {"rows", "present"},
     "levels": {"rare"},
     "others": {"counts"},
@@ -28,8 +28,8 @@ NAMED: Mapping[str, set[str]] = {
     "moments": {"rows", "sums", "squares"},
     "class_counts": {"counts"},
     "expansions": {"weights", "expansions"},
-    "information": {"weight", "information", "pearson"},
-    "qualities": {"rows", "weight", "deviance", "binary", "events", "others"},
+    "information": {"rows", "information", "scores", "pearson"},
+    "qualities": no_measures().keys(),
     "own_fit": {"fitted"},
 }
 """What answers to requests must contain."""
@@ -68,7 +68,7 @@ def answered(site: SiteTable, text: str) -> str:
             raise FedcanonError(f"there is no request '{printable(request.what)[:40]}'.")
         arguments = _checked(function, request.arguments)
         model = arguments.get("model")
-        if isinstance(model, Model) and is_import_path(model.family):
+        if isinstance(model, Model) and model.family not in NAMES:
             raise FedcanonError("a site imports no code that a server names.")
         answer = site.answer(request.what, request.sites, arguments)
     except ValidationError as error:
@@ -105,11 +105,14 @@ def _checked(function: Callable[..., Answer], arguments: dict[str, Any]) -> dict
     return {name: getattr(found, name) for name in fields}
 
 
-def to_answer(what: str, site: str, text: str) -> Answer | FedcanonError:
+def to_answer(
+    what: str, arguments: Mapping[str, Any], site: str, text: str
+) -> Answer | FedcanonError:
     """Return the answer of a site, or why there is none; sites are not trusted.
 
     Args:
         what: The request.
+        arguments: Its arguments.
         site: The name of the site.
         text: What it has replied.
     """
@@ -117,13 +120,31 @@ def to_answer(what: str, site: str, text: str) -> Answer | FedcanonError:
         reply = _Reply.model_validate(from_json(_short(text)))
         if reply.refusal:
             return FedcanonError(printable(reply.refusal))
-        if missing := NAMED.get(what, set()) - reply.answer.keys():
+        answer = {name: _number(value) for name, value in reply.answer.items()}
+        wanted = set(arguments["columns"] if what == "kinds" else NAMED[what])
+        if what == "own_fit" and answer.get("fitted"):
+            wanted |= {"estimates", "errors"}
+        if missing := wanted - answer.keys():
             raise ValueError(f"'{min(missing)}' is missing")
-        return {name: _number(value) for name, value in reply.answer.items()}
+        for name, value in answer.items():
+            length = _length(what, name, arguments)
+            if length is not None and np.shape(value)[:1] != length:
+                raise ValueError(f"'{printable(name)[:40]}' has another length than asked")
+        return answer
     except ValidationError as error:
         return _malformed(site, _first(error))
-    except (ValueError, TypeError, RecursionError) as error:
+    except (ValueError, TypeError, RecursionError, OverflowError) as error:
         return _malformed(site, printable(str(error))[:200])
+
+
+def _length(what: str, name: str, arguments: Mapping[str, Any]) -> tuple[int, ...] | None:
+    """Return the length that an entry of an answer must have, () for a number; None is any."""
+    if what in ("kinds", "levels") and name != "rare":
+        return ()
+    asked = {"expansions": "rows", "qualities": "rows", "below": "columns", "others": "columns"}
+    if what == "own_fit":
+        return () if name == "fitted" else (len(arguments["support"]),)
+    return (len(arguments[asked[what]]),) if what in asked else None
 
 
 def _malformed(site: str, why: str) -> FedcanonError:
