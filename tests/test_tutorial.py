@@ -5,7 +5,12 @@ import runpy
 import shlex
 from pathlib import Path
 
+import pandas as pd
 import pytest
+
+from fedcanon.runs.config import read_toml, validated
+from fedcanon.statistics import StudySettings, StudySite, investigate
+from fedcanon.tables import LocalSites
 
 PROJECT = Path(__file__).parents[1]
 DOCS = PROJECT / "docs"
@@ -60,3 +65,23 @@ def test_commands_and_programs_of_a_page_print_what_it_shows(page, blocks, run):
             assert printed_as_shown(text, output), output
             compared, output = compared + 1, None
     assert compared == blocks
+
+
+@pytest.mark.slow
+def test_sites_are_asked_as_often_as_the_tutorial_says(run):
+    settings = read_toml(Path("examples/studies/five_hospitals.toml"))
+    tables = {path.stem: pd.read_csv(path) for path in sorted(Path("hospitals").glob("*.csv"))}
+    page = (DOCS / "five-hospitals.md").read_text(encoding="utf-8")
+    told = re.search(r"asked each site (\d+) times.* it is (\d+) times", page)
+    asked = []
+
+    class Counting(LocalSites):
+        def ask(self, *request):
+            asked.append(request)
+            return super().ask(*request)
+
+    for count, change in zip(told.groups(), ({}, {"choose": "bic", "stability": 0}), strict=True):
+        sites = Counting([StudySite(name, table) for name, table in tables.items()])
+        asked.clear()
+        investigate(sites, validated(StudySettings, settings | change))
+        assert len(asked) == int(count)

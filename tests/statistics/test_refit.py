@@ -12,7 +12,9 @@ from statsmodels.duration.hazard_regression import PHReg
 
 from fedcanon import FedcanonError
 from fedcanon.statistics import study as study_module
+from fedcanon.statistics.choosing import folds_of, validate
 from fedcanon.statistics.heterogeneity import differences
+from fedcanon.statistics.model import Rows
 from fedcanon.statistics.refit import refit_over, wald
 from fedcanon.statistics.site import StudySite
 from fedcanon.statistics.study import Question, begin_study
@@ -228,8 +230,6 @@ class TestGuards:
         there = begin_study(
             sites(minimum_sites=4), Question("gaussian", Plan(NAMES[:2]), "gaussian")
         )
-        from fedcanon.statistics.choosing import folds_of, validate
-
         with pytest.raises(
             FedcanonError, match="over at least minimum_sites = 4 sites, not over 1"
         ):
@@ -255,8 +255,6 @@ class TestGuards:
 
     def test_a_part_of_one_row(self):
         there = study("gaussian", "gaussian")
-        from fedcanon.statistics.model import Rows
-
         with pytest.raises(FedcanonError, match="rows for this, fewer"):
             there.expansions.at([(Rows(parts=100), torch.zeros(D + 1, dtype=torch.float64))])
 

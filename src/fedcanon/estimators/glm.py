@@ -55,7 +55,7 @@ class FederatedGLM(OverSites):
 
     f is the mean loss over all rows, whichever site has them: their negative log-likelihood, given
     the scores η = xᵀw + b. It is a classifier if the family has classes, and a regressor otherwise.
-    What the other parameters mean is said at ``OverSites``, which has them.
+    ``OverSites`` says what the other parameters and attributes mean.
 
     Args:
         family: "gaussian", "binomial", "multinomial", "poisson", "gamma", "negative_binomial" or
@@ -68,16 +68,7 @@ class FederatedGLM(OverSites):
         coef_: Coefficients on the scale of X, one for each of ``columns_``; 1 × columns for the
             family binomial, classes × columns for multinomial.
         intercept_: The intercept; an array if there are classes.
-        columns_: The names of the prepared columns, such as "age" and "smoker = yes".
-        kappa_: κ; None if the penalty has none.
         classes_: The labels, if the family has classes.
-        study_: The ``Study``: the prepared columns, and the sites. A pickle has no rows of them.
-        solution_: The model as the study has it.
-        path_: The models for all κ, if κ was chosen.
-        validation_: The deviances of rows that were left out, if it was cross-validated.
-        n_iter_: The rounds in which the sites were asked for the model.
-        n_features_in_: The number of columns of X.
-        feature_names_in_: Their names, if they are strings; otherwise they are x0, x1, …
     """
 
     family: str = "gaussian"
@@ -251,7 +242,7 @@ class FederatedCox(OverSites):
 
     f is the negative partial log-likelihood, **stratified by site**, divided by the number of rows:
     each site has its own baseline hazard, and the coefficients are common. There is no intercept.
-    What the other parameters mean is said at ``OverSites``, which has them.
+    ``OverSites`` says what the other parameters and attributes mean.
 
     ``y`` has a time and an event for each row. It is a structured array as in scikit-survival, with
     the event (bool) first and the time second; or a data frame or an array with two columns, the
@@ -262,15 +253,6 @@ class FederatedCox(OverSites):
 
     Attributes:
         coef_: Coefficients on the scale of X, one for each of ``columns_``.
-        columns_: The names of the prepared columns, such as "age" and "smoker = yes".
-        kappa_: κ; None if the penalty has none.
-        study_: The ``Study``: the prepared columns, and the sites. A pickle has no rows of them.
-        solution_: The model as the study has it.
-        path_: The models for all κ, if κ was chosen.
-        validation_: The deviances of rows that were left out, if it was cross-validated.
-        n_iter_: The rounds in which the sites were asked for the model.
-        n_features_in_: The number of columns of X.
-        feature_names_in_: Their names, if they are strings; otherwise they are x0, x1, …
     """
 
     ties: str = "efron"

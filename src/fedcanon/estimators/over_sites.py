@@ -68,6 +68,17 @@ class OverSites(BaseEstimator):
         splines: The number of knots, from 3 to 7, of columns that become splines.
         minimum_count: Rows that a level of a category must have; rarer ones become "other".
         random_state: Seed of the folds.
+
+    Attributes:
+        columns_: The names of the prepared columns, such as "age" and "smoker = yes".
+        kappa_: κ; None if the penalty has none.
+        study_: The ``Study``: the prepared columns, and the sites. A pickle has no rows of them.
+        solution_: The model as the study has it.
+        path_: The models for all κ, if κ was chosen.
+        validation_: The deviances of rows that were left out, if it was cross-validated.
+        n_iter_: The rounds in which the sites were asked for the model.
+        n_features_in_: The number of columns of X.
+        feature_names_in_: Their names, if they are strings; otherwise they are x0, x1, …
     """
 
     penalty: str | Mapping[str, Any] | None = "l1"

@@ -17,6 +17,39 @@ Array = NDArray[np.floating]
 Features = Array | sparse.csr_array
 
 
+def as_features(given: ArrayLike | sparse.sparray) -> Features:
+    """Return features as linear models keep them: an array or a matrix in CSR form, of floats."""
+    x = sparse.csr_array(given) if sparse.issparse(given) else np.asarray(given)
+    return x if x.dtype in (np.float32, np.float64) else x.astype(np.float64)
+
+
+def column_of(name: str, given: ArrayLike, features: Features) -> Array:
+    """Return one number for each sample, in the precision of the features.
+
+    Raises:
+        FedcanonError: There are more or fewer, or one is not finite.
+    """
+    column, samples = np.array(given, dtype=features.dtype), features.shape[0]
+    if column.shape != (samples,) or not np.isfinite(column).all():
+        raise FedcanonError(f"{name} needs a finite number for each of {samples} samples.")
+    return column
+
+
+def normalised(given: ArrayLike | None, features: Features) -> tuple[Array | None, float]:
+    """Return the weights of samples with the mean 1, and their sum before; None are all 1.
+
+    Raises:
+        FedcanonError: A weight is negative, or all are 0.
+    """
+    if given is None:
+        return None, float(features.shape[0])
+    weights = column_of("weights", given, features)
+    if not (weights >= 0).all() or not weights.any():
+        raise FedcanonError("the weights of samples must be at least 0, and not all 0.")
+    total = float(weights.sum())
+    return weights * (len(weights) / total), total
+
+
 class LinearObjective(Objective):
     """f(w, b) = Σ_j ω_j loss(x_jᵀw + b + o_j, y_j) / Σ_j ω_j, gradient and Hessian in closed form.
 
@@ -53,31 +86,17 @@ class LinearObjective(Objective):
         free: int = 0,
         needs: str = "a linear model needs an m×d feature matrix and m responses",
     ) -> None:
-        x = sparse.csr_array(features) if sparse.issparse(features) else np.asarray(features)
-        self._x: Features = x if x.dtype in (np.float32, np.float64) else x.astype(np.float64)
+        self._x = x = as_features(features)
         shape = np.asarray(y).shape
         if x.ndim != 2 or shape != (x.shape[0],):
             raise FedcanonError(f"{needs}, not shapes {x.shape} and {shape}.")
         self.samples, self._intercept, self.family = x.shape[0], intercept, family
         self._y: Array = family.responses(np.asarray(y)).astype(self._x.dtype)
-        self._offset = self._column("offset", offset)
-        self._weights, self.total_weight = self._column("weights", weights), float(self.samples)
-        if self._weights is not None:
-            if not (self._weights >= 0).all() or not self._weights.any():
-                raise FedcanonError("the weights of samples must be at least 0, and not all 0.")
-            self.total_weight = float(self._weights.sum())
-            self._weights *= self.samples / self.total_weight  # so that their mean is 1
+        self._offset = None if offset is None else column_of("offset", offset, x)
+        self._weights, self.total_weight = normalised(weights, x)
         tensors: list[tuple[str, tuple[int, ...]]] = [("weight", (1, x.shape[1] - free))]
         tensors += [("free", (free,))] if free else []
         self.layout = Layout.of([*tensors, ("bias", (1,))] if intercept else tensors)
-
-    def _column(self, name: str, given: ArrayLike | None) -> Array | None:
-        if given is None:
-            return None
-        column = np.array(given, dtype=self._x.dtype)
-        if column.shape != (self.samples,) or not np.isfinite(column).all():
-            raise FedcanonError(f"{name} needs a finite number for each of {self.samples} samples.")
-        return column
 
     def scores(self, x: Tensor, features: Features | None = None) -> Array:
         """The values x_jᵀw + b of these samples, or of the client's own, without offsets.

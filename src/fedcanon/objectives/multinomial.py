@@ -12,7 +12,19 @@ from torch import Tensor, nn
 from fedcanon.errors import FedcanonError
 from fedcanon.layout import Layout
 from fedcanon.objectives.base import Objective
-from fedcanon.objectives.linear import Array, Features
+from fedcanon.objectives.linear import Array, Features, as_features, normalised
+
+
+def places_of_weights(classes: int, features: int, free: int) -> NDArray[np.intp]:
+    """Return where the weight of every feature (column) for every class (row) is in a flat vector.
+
+    The weights of penalised features come first, then those of the last features, which are
+    ``free``; both class by class.
+    """
+    first = classes * (features - free)
+    penalised = np.arange(first).reshape(classes, -1)
+    others = np.arange(first, classes * features).reshape(classes, -1)
+    return np.concatenate([penalised, others], axis=1)
 
 
 class Multinomial(Objective):
@@ -45,8 +57,7 @@ class Multinomial(Objective):
         intercept: bool = True,
         free: int = 0,
     ) -> None:
-        x = sparse.csr_array(features) if sparse.issparse(features) else np.asarray(features)
-        self._x: Features = x if x.dtype in (np.float32, np.float64) else x.astype(np.float64)
+        self._x = x = as_features(features)
         self._y: NDArray[np.intp] = np.asarray(labels).astype(np.intp)
         if x.ndim != 2 or self._y.shape != (x.shape[0],):
             raise FedcanonError(
@@ -56,20 +67,15 @@ class Multinomial(Objective):
         if not ((self._y == np.asarray(labels)) & (self._y >= 0) & (self._y < classes)).all():
             raise FedcanonError(f"multinomial regression needs labels 0 to {classes - 1}.")
         self.samples, self._classes, self._intercept = x.shape[0], classes, intercept
-        given = np.ones(self.samples) if weights is None else np.asarray(weights, dtype=np.float64)
-        if given.shape != self._y.shape or not (given >= 0).all() or not given.any():
-            raise FedcanonError("the weights of samples must be at least 0, and not all 0.")
-        self.total_weight = float(given.sum())
-        self._weights = (given * (self.samples / self.total_weight)).astype(self._x.dtype)
+        own, self.total_weight = normalised(weights, x)
+        self._weights = np.ones(self.samples, x.dtype) if own is None else own
         tensors: list[tuple[str, tuple[int, ...]]] = [("weight", (classes, x.shape[1] - free))]
         tensors += [("free", (classes * free,))] if free else []
         self.layout = Layout.of([*tensors, ("bias", (classes,))] if intercept else tensors)
         # The places in the flat vector of each class's weights, side by side, and of its bias.
-        d, first = x.shape[1], classes * (x.shape[1] - free)
-        penalised = np.arange(first).reshape(classes, -1)
-        others = np.arange(first, classes * d).reshape(classes, -1)
-        biases = np.arange(classes * d, self.layout.size).reshape(classes, -1)
-        self._places: NDArray[np.intp] = np.concatenate([penalised, others, biases], axis=1)
+        weight, size = places_of_weights(classes, x.shape[1], free), self.layout.size
+        biases = np.arange(weight.size, size).reshape(classes, -1)
+        self._places: NDArray[np.intp] = np.concatenate([weight, biases], axis=1)
 
     def scores(self, x: Tensor, features: Features | None = None) -> Array:
         """The m×classes scores W x_j + b of these samples, or of the client's own."""

@@ -189,15 +189,13 @@ def follow_paths(
         watch: Is called after each κ.
     """
     ordered = np.sort(np.asarray(kappas, dtype=np.float64))[::-1].copy()
-    penalties = [penalty_at(float(kappa)) for kappa in ordered]
-    tasks, found = [Task(penalties[0], study.null[0], own) for own in rows], list[list[Solution]]()
-    for k, _ in enumerate(ordered):
+    starts: list[tuple[Tensor, Tensor | None]] = [(study.null[0], None)] * len(rows)
+    found: list[list[Solution]] = []
+    for kappa in ordered:
+        penalty = penalty_at(float(kappa))
+        tasks = [Task(penalty, x, own, known) for own, (x, known) in zip(rows, starts, strict=True)]
         found.append(study.solutions(tasks))
-        following = penalties[min(k + 1, len(penalties) - 1)]
-        tasks = [
-            Task(following, solution.vector, own, solution.expansion)
-            for solution, own in zip(found[-1], rows, strict=True)
-        ]
+        starts = [(solution.vector, solution.expansion) for solution in found[-1]]
         watch()
     return [Path(ordered, [at[k] for at in found]) for k in range(len(rows))]
 

@@ -29,13 +29,20 @@ NAMES = (*FAMILIES, MULTINOMIAL, COX)
 Objective = LinearObjective | Multinomial
 
 
-def require_family(name: str) -> None:
-    """Refuse a name that is neither that of a family nor package.module:Name."""
+def require_family(name: str, event: str | None) -> None:
+    """Refuse what is no family, a Cox model without a column of events, and others with one.
+
+    Args:
+        name: The name of a family, or package.module:Name.
+        event: The column that says whether the event has happened.
+    """
     if not isinstance(name, str) or (name not in NAMES and not is_import_path(name)):
         raise FedcanonError(
             f"there is no family '{name}': use one of {', '.join(NAMES)}, or your own as "
             "package.module:Name."
         )
+    if (event is not None) != (name == COX):
+        raise FedcanonError('the family "cox" needs a column event, and no other has one.')
 
 
 @dataclass(frozen=True)
@@ -106,9 +113,7 @@ class Model:
     class_weights: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        require_family(self.family)
-        if (self.event is not None) != (self.family == COX):
-            raise FedcanonError('the family "cox" needs a column event, and no other has one.')
+        require_family(self.family, self.event)
         self._require_options()
 
     def _require_options(self) -> None:

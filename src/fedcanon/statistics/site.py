@@ -16,8 +16,10 @@ from fedcanon.expansion import expansion_length, pack_expansion
 from fedcanon.objectives.linear import LinearObjective
 from fedcanon.statistics.model import ALL, Model, Objective, Rows
 from fedcanon.statistics.quality import measures, no_measures
+from fedcanon.statistics.refit import refit_over
 from fedcanon.tables.recipe import Recipe
 from fedcanon.tables.site import Answer, SiteTable
+from fedcanon.tables.sites import LocalSites
 from fedcanon.units import GIB
 
 Vector = Sequence[float]
@@ -80,7 +82,7 @@ class StudySite(SiteTable):
         weights = np.zeros(len(rows))
         found = torch.zeros(len(rows), expansion_length(len(places)), dtype=torch.float64)
         for k, (own, vector) in enumerate(zip(rows, vectors, strict=True)):
-            objective = self._objective(model, own)
+            objective = self.objective(model, own)
             if objective is None:
                 continue
             x = torch.as_tensor(vector, dtype=torch.float64)
@@ -96,7 +98,7 @@ class StudySite(SiteTable):
         "scores" is Σ_j ω_j² g_j g_jᵀ over the gradients g_j of the rows, of weights ω_j.
         """
         self._require_few(len(support), penalised=False)
-        objective = self._objective(model, ALL)
+        objective = self.objective(model, ALL)
         if objective is None:
             nothing = np.zeros((len(support), len(support)))
             return {"rows": 0, "information": nothing, "scores": nothing, "pearson": 0.0}
@@ -123,7 +125,7 @@ class StudySite(SiteTable):
         """
         found: list[Answer] = []
         for own, vector in zip(rows, vectors, strict=True):
-            objective = self._objective(model, own)
+            objective = self.objective(model, own)
             x = torch.as_tensor(vector, dtype=torch.float64)
             found.append(
                 no_measures() if objective is None else measures(objective, x, pairs=pairs)
@@ -136,9 +138,6 @@ class StudySite(SiteTable):
         A site that is too small for it, or at which a column is constant, tells so: "fitted" is 0.
         """
         self.require_sites(1)
-        from fedcanon.statistics.refit import refit_over
-        from fedcanon.tables.sites import LocalSites
-
         alone = replace(self, guards=replace(self.guards, minimum_sites=1))
         try:
             found = refit_over(LocalSites([alone]), model, support)
@@ -147,13 +146,9 @@ class StudySite(SiteTable):
         errors = np.sqrt(np.diag(found.covariance))
         return {"fitted": 1, "estimates": found.vector.numpy()[list(support)], "errors": errors}
 
-    def objective(self, model: Model, rows: Rows = ALL) -> Objective | None:
-        """Return the loss on some rows, for a solver that runs at the sites themselves."""
-        return self._objective(model, rows)
-
     def deviance(self, model: Model, vector: Tensor) -> float:
         """Return the mean deviance of the rows, for the site itself."""
-        objective = self._objective(model, ALL)
+        objective = self.objective(model, ALL)
         assert objective is not None
         return objective.deviance(vector)
 
@@ -165,8 +160,11 @@ class StudySite(SiteTable):
                 f"{self.guards.parameters_per_row:g} allows for its {len(self.table)} rows"
             )
 
-    def _objective(self, model: Model, rows: Rows) -> Objective | None:
-        """Return the loss on some rows, None if there are none; those used last are kept."""
+    def objective(self, model: Model, rows: Rows = ALL) -> Objective | None:
+        """Return the loss on some rows, None if there are none, for use at the site itself.
+
+        Those used last are kept.
+        """
         key = (model, rows)
         if key not in self._kept:
             chosen = rows.of(self.name, len(self.table))

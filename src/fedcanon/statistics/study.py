@@ -15,6 +15,7 @@ from torch import Tensor
 
 from fedcanon.errors import FedcanonError
 from fedcanon.objectives import Problem
+from fedcanon.objectives.multinomial import places_of_weights
 from fedcanon.penalties import PENALTIES, Penalty, Zero
 from fedcanon.runs.named import make_penalty, penalty_parameters
 from fedcanon.runs.steps import has_few_floats
@@ -84,9 +85,7 @@ class Question:
     free: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        require_family(self.family)
-        if (self.event is not None) != (self.family == COX):
-            raise FedcanonError('the family "cox" needs a column event, and no other has one.')
+        require_family(self.family, self.event)
         if self.balanced and self.family not in (BINOMIAL, MULTINOMIAL):
             raise FedcanonError(f"the family {self.family} has no classes to be balanced.")
         if self.family == COX and (self.weights or self.offset):
@@ -267,15 +266,8 @@ class Study:
     def to_original(self) -> sparse.csr_array:
         """The matrix that maps a model to its coefficients on the scale of the tables."""
         scales, means = np.array(self.model.recipe.scales), np.array(self.model.recipe.means)
-        outputs, d, first = self.model.outputs, len(scales), self.model.penalised
-        # The place of each column of each class in a vector.
-        places = np.concatenate(
-            [
-                np.arange(outputs * first).reshape(outputs, first),
-                np.arange(outputs * first, outputs * d).reshape(outputs, d - first),
-            ],
-            axis=1,
-        )
+        outputs, d = self.model.outputs, len(scales)
+        places = places_of_weights(outputs, d, self.model.unpenalised)
         diagonal = np.ones(self.model.size)
         diagonal[places] = 1 / scales
         matrix = sparse.diags_array(diagonal, format="csr")
@@ -291,9 +283,7 @@ class Study:
         found: Array = self.to_original @ vector.double().numpy()
         return found
 
-    def summary(
-        self, solution: Solution, *, level: float = 0.95, again: Refit | None = None
-    ) -> pd.DataFrame:
+    def summary(self, solution: Solution, *, level: float = 0.95) -> pd.DataFrame:
         """Return a table of coefficients on the scale of the tables.
 
         Beside the penalised coefficients it has those without penalty on the selected columns, with
@@ -303,7 +293,6 @@ class Study:
         Args:
             solution: The model.
             level: The level of the intervals.
-            again: The model without penalty; None fits it.
         """
         import pandas as pd
 
@@ -314,7 +303,7 @@ class Study:
         support = self.support(solution.vector)
         columns = ("refit", "error", "z", "p", "low", "high")
         try:
-            again = again or self.refit(support)
+            again = self.refit(support)
         except FedcanonError as error:
             table.attrs["refit"] = str(error)
             table[list(columns)] = np.nan

@@ -32,6 +32,9 @@ FILES = (
 RUN, STUDY = "run.toml", "study.toml"
 """What a deployment does, in its folder of modules: it trains a model, or it does a study."""
 
+REPORT = "report.html"
+"""What a study has written when it is finished, in the folder of its run."""
+
 NODES = {RUN: DATA_NODE, STUDY: TABLE_NODE}
 
 OWN_FILES = {

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from fedcanon.deployment.app.project import RUN, STUDY
+from fedcanon.deployment.app.project import REPORT, RUN, STUDY
 from fedcanon.deployment.flower.environment import flower_environment
 from fedcanon.deployment.flower.nodes import FILE as NODES
 from fedcanon.errors import FedcanonError
@@ -44,7 +44,7 @@ class DeploymentFolder:
     def is_finished(self) -> bool:
         """Whether the run, or the study, has its result."""
         if self.is_study:
-            return (self.run / "report.html").is_file()
+            return (self.run / REPORT).is_file()
         return RunFolder(self.run).result is not None
 
     @property

@@ -13,6 +13,7 @@ from flwr.app import Message as FlowerMessage
 from flwr.serverapp import Grid, ServerApp
 from flwr.superlink.grid import http_grid
 
+from fedcanon.deployment.app.project import REPORT, STUDY
 from fedcanon.deployment.flower.internals import ask_again_soon
 from fedcanon.deployment.flower.nodes import FILE as NODES
 from fedcanon.deployment.flower.nodes import Nodes
@@ -26,11 +27,8 @@ from fedcanon.statistics.settings import StudySettings
 from fedcanon.tables.site import Answer
 from fedcanon.text import printable
 
-STUDY = "study.toml"
-"""The file with the settings of a study, in the folder of the app's modules."""
-
-REPORT, COEFFICIENTS = "report.html", "coefficients.csv"
-"""What a study writes."""
+COEFFICIENTS = "coefficients.csv"
+"""The table that a study writes beside its report."""
 
 ATTEMPTS = 3
 """A site that has failed so often to answer a request ends the study."""
