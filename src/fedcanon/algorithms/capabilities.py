@@ -9,7 +9,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from fedcanon.algorithms.base import Algorithm, State, Work
-from fedcanon.compression import decoded
+from fedcanon.compression import kept
 
 
 class Relayed(Algorithm):
@@ -37,7 +37,7 @@ class Relayed(Algorithm):
     def local(self, client: State, received: State, work: Work) -> tuple[State, State]:
         # The message does not travel here, so that it may as well contain everything.
         answer = self.answer(self.ask(client, received, compressed=True), work)
-        upload, state = self.settle(client, received, decoded(answer))
+        upload, state = self.settle(client, received, kept(answer))
         return {**upload, **answer}, state
 
 

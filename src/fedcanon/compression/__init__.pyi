@@ -4,6 +4,7 @@ from .base import Compressor as Compressor
 from .base import Encoded as Encoded
 from .base import Identity as Identity
 from .base import decoded as decoded
+from .base import kept as kept
 from .clip import Clip as Clip
 from .lossless import Lossless as Lossless
 from .quantised import Quantise as Quantise

@@ -15,11 +15,13 @@ from torch import Tensor
 class Encoded:
     """What travels of a vector, and the vector that the receiver makes of it.
 
-    Client and server both move by ``vector``, never by what was there before it was encoded.
+    Client and server both move by ``vector``, never by what was there before it was encoded. Only
+    noise for privacy is an exception: it travels, but the client moves by ``kept``, without it.
     """
 
     parts: dict[str, Tensor]
     vector: Tensor
+    kept: Tensor | None = None
 
     @property
     def floats(self) -> int:
@@ -35,6 +37,12 @@ class Encoded:
 def decoded(message: dict[str, Any]) -> dict[str, Any]:
     """The message as its receiver sees it: with the vectors that it makes of what has travelled."""
     return {k: v.vector if isinstance(v, Encoded) else v for k, v in message.items()}
+
+
+def kept(message: dict[str, Any]) -> dict[str, Any]:
+    """The message as its sender counts it: with the vectors by which its own state moves."""
+    own = {k: v.kept for k, v in message.items() if isinstance(v, Encoded) and v.kept is not None}
+    return {**decoded(message), **own}
 
 
 class Compressor(ABC):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import torch
@@ -25,7 +25,7 @@ HEIGHT = 4
 class StackedEncoded(Encoded):
     """The rows of a matrix, each encoded by itself; ``vector`` is the matrix of the receiver."""
 
-    rows: list[Encoded]
+    rows: list[Encoded] = field(default_factory=list)
 
 
 class StackedWork:
@@ -104,7 +104,7 @@ class StackedWork:
     def encode(self, u: Tensor) -> StackedEncoded:
         """Every row as it travels."""
         rows = self._each(lambda client, row: client.encode(row), u)
-        return StackedEncoded({}, torch.stack([row.vector for row in rows]), rows)
+        return StackedEncoded({}, torch.stack([row.vector for row in rows]), rows=rows)
 
     def _each(self, function: Callable[..., T], *matrices: Tensor) -> list[T]:
         """What each client makes of its rows; a vector is the same row for all."""

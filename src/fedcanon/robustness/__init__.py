@@ -1,0 +1,5 @@
+"""Rules that withstand some hostile clients, and attacks to try them with."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

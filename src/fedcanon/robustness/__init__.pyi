@@ -1,0 +1,1 @@
+# What fedcanon.robustness offers, by where it lives.
