@@ -134,8 +134,8 @@ class LocalEngine(Engine):
             self._store.release(slots)
             raise
         buffers = mean.pop(BUFFERS)
-        # fsum is exact in any order, so that the share of all clients is 1 to the last bit.
-        share = math.fsum(self.problem.weights[c] for c in slots) / self.problem.total_weight
+        weights = [self.problem.weights[client] for client in slots]
+        share = self.aggregation.share(weights, self.problem.total_weight)
         self._collected = _Round(slots, buffers, sent)
         return Collected(mean, share, traffic, prox_calls)
 
