@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
-from fedcanon.cli.app import ConfigFile, Settings, app, console, table_of
+from fedcanon.cli.app import ConfigFile, Settings, app, console, plain, table_of
 from fedcanon.runs.check import PROX_STEP, check_config
 from fedcanon.runs.config import load_config
+from fedcanon.runs.guarantee import guarantees
 
 
 @app.command()
@@ -17,9 +18,12 @@ def check(
     set_: Settings = None,
     mu: Annotated[float | None, typer.Option(help="PL constant μ, to check Theorem 2.")] = None,
 ) -> None:
-    """Check the conditions on step sizes, and say which smaller steps would meet them."""
+    """Check the conditions on step sizes, and say which guarantees a run gives."""
+    settings = load_config(config, set_ or [])
+    for promise in guarantees(settings):
+        console.print(plain(promise))
     with console.status("estimating the smoothness L …"):
-        report = check_config(load_config(config, set_ or []), mu)
+        report = check_config(settings, mu)
     console.print(f"L ≈ {report.L:.4g} (power iteration at the start), ρ = {report.rho:.4g}")
     table = table_of("", "condition", "setting", "limit")
     for condition in report.conditions:

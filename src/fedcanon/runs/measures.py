@@ -78,12 +78,16 @@ class Record:
     evaluation_seconds: float
 
     def flat(self) -> dict[str, Any]:
-        """Return the record as one row of a table, with only the largest of the clients' losses."""
+        """Return the record as one row of a table, with only the largest of the clients' losses.
+
+        What was not measured is None.
+        """
         row = asdict(self)
+        hidden = {k: None for k in ("loss", "objective") if math.isnan(row[k])}
         losses = row.pop("client_losses")
         worst = {"worst_client_loss": max(losses)} if losses else {}
         tables = [row.pop(name) for name in ("test", "diagnostics", "cost")]
-        return {**row, **worst, **tables[0], **tables[1], **tables[2]}
+        return {**row, **hidden, **worst, **tables[0], **tables[1], **tables[2]}
 
 
 def frame(records: Sequence[Record]) -> pd.DataFrame:

@@ -22,7 +22,7 @@ from fedcanon.engines import Aggregation
 from fedcanon.engines.client import BUFFERS
 from fedcanon.engines.noisy_mean import NoisyMean
 from fedcanon.errors import FedcanonError
-from fedcanon.files import Count, private_folder, read_json, write_whole
+from fedcanon.files import Count, read_json, write_whole
 from fedcanon.objectives import Problem
 from fedcanon.privacy import ClientPrivacy, Privacy, RecordPrivacy
 from fedcanon.runs.config import Config
@@ -188,7 +188,7 @@ class Spending:
         Raises:
             FedcanonError: The run was begun, but the folder does not know what it has spent.
         """
-        private_folder(folder)  # checkpoints contain what clients have sent
+        folder.chmod(0o700)  # its checkpoints contain what clients have sent
         self._path = folder / _FILE
         found = read_json(self._path, _COUNTS)
         if found is None and self._asked:
