@@ -16,6 +16,7 @@ from fedcanon.engines.aggregation import Aggregation
 from fedcanon.engines.traffic import Traffic
 from fedcanon.objectives import Problem
 from fedcanon.penalties import Penalty
+from fedcanon.privacy import RecordPrivacy
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class Rules:
         compressor: What compresses or clips the uploads.
         aggregation: How uploads are combined; None uses the rule of the algorithm, which is the
             weighted mean, or one mean for each node of a decentralised method.
+        records: How the records of every client are kept private; None is not at all.
     """
 
     algorithm: Algorithm
@@ -38,6 +40,7 @@ class Rules:
     seed: int = 0
     compressor: Compressor = field(default_factory=Identity)
     aggregation: Aggregation | None = None
+    records: RecordPrivacy | None = None
 
     @property
     def is_compressed(self) -> bool:

@@ -94,7 +94,9 @@ def assemble(config: Config, problem: Problem, engine: MakeEngine | None = None)
         batch_size=rules.batch_size,
         seed=rules.seed,
         compressor=rules.compressor,
-        engine=engine or engine_for(config, problem, rules.algorithm),
+        records=rules.records,
+        engine=engine
+        or engine_for(config, problem, rules.algorithm, private_records=rules.records is not None),
     )
 
 

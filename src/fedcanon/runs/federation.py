@@ -19,9 +19,11 @@ from fedcanon.files import Count
 from fedcanon.objectives import Problem
 from fedcanon.objectives.base import NO_HESSIAN
 from fedcanon.penalties import Penalty
+from fedcanon.privacy import RecordPrivacy
 from fedcanon.randomness import Purpose, generator
 from fedcanon.runs.guard import Guard
 from fedcanon.runs.measures import Cost
+from fedcanon.runs.record_checks import check_records
 
 
 class Federation:
@@ -36,6 +38,8 @@ class Federation:
         seed: The seed of all random draws of the run.
         compressor: Compresses or clips the uploads, if the algorithm allows it.
         aggregation: How uploads are combined; None uses the rule of the algorithm.
+        records: How the records of every client are kept private; None is not at all. Batches are
+            then drawn by its own sampling, whatever the batch size.
         engine: Where clients run: ``Local(workers=2)``, ``RayCluster()``, …; None is ``Local()``.
 
     Raises:
@@ -67,11 +71,14 @@ class Federation:
         seed: int = 0,
         compressor: Compressor | None = None,
         aggregation: Aggregation | None = None,
+        records: RecordPrivacy | None = None,
         engine: MakeEngine | None = None,
     ) -> None:
         self.problem, self.algorithm, self.penalty = problem, algorithm, penalty
         self.participants, self.seed = participants, seed
         self._check_participants(len(problem.clients) if participants is None else participants)
+        if records is not None:
+            check_records(problem, algorithm, records)
         if batch_size is not None and batch_size < 1:
             raise FedcanonError(f"batch_size must be at least 1, not {batch_size}.")
         if isinstance(algorithm, SecondOrder):
@@ -82,7 +89,7 @@ class Federation:
         self.step_scale, self._guard = 1.0, Guard()
         self._init_server(problem.start)
         self.rules = Rules(
-            algorithm, penalty, batch_size, seed, compressor or Identity(), aggregation
+            algorithm, penalty, batch_size, seed, compressor or Identity(), aggregation, records
         )
         if self.rules.is_compressed:
             self._check_compression()
