@@ -21,6 +21,9 @@ from fedcanon.objectives.flat import FlatModule
 from fedcanon.objectives.losses import Loss
 from fedcanon.objectives.perceptron import Batch, Perceptron, perceptron_of
 
+WORTH_BATCHING = 50_000
+"""Up to so many parameters, a CPU computes the gradients of several records faster together."""
+
 
 @dataclass(eq=False, repr=False)
 class ModuleClients(Sequence["ModuleObjective"]):
@@ -225,20 +228,27 @@ class ModuleObjective(Objective):
         if self._perceptron is not None:  # which needs no gradient of a single one
             return self.samples
         vector = self._flat.vector
+        if vector.device.type == "cpu" and len(vector) > WORTH_BATCHING:
+            return 1
         return max(1, min(self.chunk, ROOM // (len(vector) * vector.element_size())))
 
     def _clipped(self, x: Tensor, batch: Tensor, bound: float) -> list[Tensor]:
         """The sum of the clipped gradients of some records, parameter by parameter."""
-        inputs, targets = self._changed(batch)
         if self._perceptron is not None:
+            inputs, targets = self._changed(batch)
             single = Batch(inputs.flatten(1), targets, 1.0)
             return self._perceptron.clipped_sum(self._pieces(x), single, bound)
+        if len(batch) == 1:
+            return clipped_total([each[None] for each in self._gradients(x, batch)], bound)
+        return clipped_total(self._single_gradients(x, batch), bound)
+
+    def _single_gradients(self, x: Tensor, batch: Tensor) -> Sequence[Tensor]:
+        """The gradients of some records, parameter by parameter, a row for each record."""
+        inputs, targets = self._changed(batch)
         self._flat.module.train()
-        gradients = single_gradients(self._flat.module, self.loss)
-        parameters = {slot.name: slot.view(x) for slot in self.layout}
+        gradients = single_gradients(self._flat, self.loss)
         with torch.autocast(x.device.type, torch.bfloat16, enabled=self._bfloat16):
-            found = gradients(parameters, inputs, targets)
-        return clipped_total(list(found.values()), bound)
+            return gradients(self._pieces(x), inputs, targets)
 
     def _pieces(self, x: Tensor) -> list[Tensor]:
         """The parameters inside a vector, as views; those of the last vector are kept at hand."""
