@@ -32,6 +32,8 @@ def check(
         setting = f"{condition.setting} = {condition.value:.4g}"
         table.add_row(mark, condition.reason, setting, f"{condition.limit:.4g}")
     console.print(table)
+    for warning in report.warnings:
+        console.print(f"[yellow]{plain(warning)}[/]")
     if not report.in_theory:
         console.print("No theorem covers this penalty, because it is not weakly convex.")
     for setting, value in report.remedy.items():

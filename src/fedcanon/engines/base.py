@@ -16,7 +16,7 @@ from fedcanon.engines.aggregation import Aggregation
 from fedcanon.engines.traffic import Traffic
 from fedcanon.objectives import Problem
 from fedcanon.penalties import Penalty
-from fedcanon.privacy import Privacy
+from fedcanon.privacy import Privacy, RecordPrivacy
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,11 @@ class Rules:
     compressor: Compressor = field(default_factory=Identity)
     aggregation: Aggregation | None = None
     privacy: Privacy | None = None
+
+    @property
+    def records(self) -> RecordPrivacy | None:
+        """How single records are kept private; None if they are not."""
+        return self.privacy if isinstance(self.privacy, RecordPrivacy) else None
 
     @property
     def is_compressed(self) -> bool:

@@ -103,6 +103,11 @@ class LocalEngine(Engine):
                 "engine.vectorised is for linear models and small networks of linear layers under "
                 "one server: leave it out."
             )
+        if self.vectorised and self.rules.records is not None:
+            raise FedcanonError(
+                "private records are clipped client by client, so that clients cannot take their "
+                "local steps together: leave engine.vectorised out."
+            )
         self.aggregation = make_aggregation(algorithm, problem.weights, self.rules.aggregation)
         template = algorithm.client_init(problem.start)
         self._store = StateStore(len(problem.clients), template, self.state_memory)

@@ -98,7 +98,8 @@ def assemble(config: Config, problem: Problem, engine: MakeEngine | None = None)
         seed=rules.seed,
         compressor=rules.compressor,
         privacy=rules.privacy,
-        engine=engine or engine_for(config, problem, rules.algorithm),
+        engine=engine
+        or engine_for(config, problem, rules.algorithm, private_records=rules.records is not None),
     )
 
 

@@ -20,11 +20,12 @@ from fedcanon.files import Count
 from fedcanon.objectives import Problem
 from fedcanon.objectives.base import NO_HESSIAN
 from fedcanon.penalties import Penalty
-from fedcanon.privacy import ClientPrivacy, Privacy, bernoulli
+from fedcanon.privacy import ClientPrivacy, Privacy, RecordPrivacy, bernoulli
 from fedcanon.randomness import Purpose, generator
 from fedcanon.runs.guard import Guard
 from fedcanon.runs.measures import Cost
 from fedcanon.runs.privacy import Parts, Spending, private_parts
+from fedcanon.runs.record_checks import selection_is_noise
 
 
 class Federation:
@@ -84,6 +85,11 @@ class Federation:
         self._check_participants(len(problem.clients) if participants is None else participants)
         if batch_size is not None and batch_size < 1:
             raise FedcanonError(f"batch_size must be at least 1, not {batch_size}.")
+        if batch_size is not None and isinstance(privacy, RecordPrivacy):
+            raise FedcanonError(
+                "records are private only if they are drawn independently, which shuffled batches "
+                'are not: use batch_size = "full", and privacy.sampling for smaller batches.'
+            )
         if self._secret_draw is not None and participants is not None:
             raise FedcanonError(
                 "only clients that are drawn independently and in secret have the privacy of a "
@@ -189,6 +195,14 @@ class Federation:
             self.spending.load(saved.spending or {})
         self.rounds_done, self.server, self.cost = saved.rounds_done, saved.server, saved.cost
         self._scale_steps(saved.step_scale / self.step_scale)
+
+    def warnings(self, rounds: int) -> list[str]:
+        """Return what a user should know before a run of so many rounds begins."""
+        records = self.rules.records
+        if records is None:
+            return []
+        noise = selection_is_noise(self.problem, self.penalty, records, rounds)
+        return [] if noise is None else [noise]
 
     def use_folder(self, folder: Path) -> None:
         """Keep what must survive this process in the folder of the run."""

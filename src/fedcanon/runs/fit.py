@@ -177,6 +177,8 @@ def fit(
     try:
         for observer in observers:
             observer.begin(federation, rounds)
+            for warning in federation.warnings(rounds):
+                observer.event(warning)
         if not (history or rides):
             take_record()
         stopped = reason_to_stop()

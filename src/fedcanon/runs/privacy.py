@@ -27,6 +27,7 @@ from fedcanon.objectives import Problem
 from fedcanon.privacy import ClientPrivacy, Privacy, RecordPrivacy
 from fedcanon.runs.config import Config
 from fedcanon.runs.named import make_algorithm
+from fedcanon.runs.record_checks import check_records
 from fedcanon.runs.steps import without_auto
 
 _FILE = "privacy.json"
@@ -96,8 +97,10 @@ def private_parts(privacy: Privacy | None, problem: Problem, parts: Parts) -> Pa
             'leave the clients without noise: use group normalisation (model.norm = "group").'
         )
     algorithm = private_algorithm(parts.algorithm, privacy)
-    if not isinstance(privacy, ClientPrivacy):
+    if isinstance(privacy, RecordPrivacy):
+        check_records(problem, parts.algorithm, privacy)
         return parts._replace(algorithm=algorithm)
+    assert isinstance(privacy, ClientPrivacy)
     if not isinstance(parts.compressor, Identity | Clip):
         raise FedcanonError(
             "privacy of clients clips the updates, and no other compression goes with it: leave "
