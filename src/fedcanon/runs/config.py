@@ -6,7 +6,6 @@ MLP, FedCanon+ with MCP.
 
 from __future__ import annotations
 
-import difflib
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -23,7 +22,7 @@ from pydantic import (
     ValidationError,
 )
 
-from fedcanon.errors import FedcanonError
+from fedcanon.errors import FedcanonError, suggestion
 from fedcanon.files import explained
 from fedcanon.objectives.augment import Name as Augmentation
 
@@ -358,15 +357,4 @@ def _keys(section: type[BaseModel]) -> Iterable[str]:
 
 def unknown_key(key: str, valid: Iterable[str]) -> str:
     """Return the message for a key that does not exist, with the most similar valid key."""
-    return f"unknown key '{key}': {_suggest(key.rpartition('.')[2], valid)}"
-
-
-def unknown_name(kind: str, name: str, valid: Iterable[str]) -> str:
-    """Return the message for a name that does not exist, with the most similar valid name."""
-    return f"there is no {kind} called '{name}': {_suggest(name, valid)}"
-
-
-def _suggest(word: str, valid: Iterable[str]) -> str:
-    names = sorted(valid)
-    nearest = difflib.get_close_matches(word, names, n=1)
-    return f"did you mean '{nearest[0]}'?" if nearest else f"use one of {', '.join(names)}."
+    return f"unknown key '{key}': {suggestion(key.rpartition('.')[2], valid)}"
