@@ -19,6 +19,9 @@ STEPS = 100
 _FLOOR, _TOLERANCE = 1e-9, 1e-12
 """The smallest distance that counts, and the last step, both relative to the largest distance."""
 
+FARTHEST = 1e9
+"""The largest ratio of distances; it stands for all that are larger, or not even finite."""
+
 
 class Combination(NamedTuple):
     """The vector that a rule makes of N others, and how it saw each of them.
@@ -123,7 +126,8 @@ def _radius(distances: Tensor, byzantine: int) -> Tensor:
 
 
 def _ratios(distances: Tensor, radius: Tensor) -> Tensor:
-    return torch.where(distances > 0, distances / radius, 0.0)
+    ratios = torch.where(distances > 0, distances / radius, 0.0)
+    return ratios.nan_to_num(FARTHEST).clamp(max=FARTHEST)
 
 
 def _median(rows: Tensor) -> Tensor:

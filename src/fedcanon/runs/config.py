@@ -9,7 +9,8 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from types import NoneType
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import (
     BaseModel,
@@ -149,6 +150,24 @@ class DeploymentSection(Section):
     classes: PositiveInt | None = None
 
 
+class RobustSection(Section):
+    """How many clients may be bad, and the rule that combines updates in spite of them.
+
+    With 0 bad clients the rule is the mean.
+    """
+
+    byzantine: NonNegativeInt = 0
+    rule: str = "filter"
+
+
+class AdversarySection(Section):
+    """Bad clients of a simulation: their attack, how many or which they are, and its strength."""
+
+    attack: str
+    clients: PositiveInt | list[NonNegativeInt]
+    strength: float | None = None
+
+
 class Config(Section):
     """All settings of a run."""
 
@@ -169,6 +188,8 @@ class Config(Section):
     checkpoint: CheckpointSection = CheckpointSection()
     engine: EngineSection = EngineSection()
     deployment: DeploymentSection = DeploymentSection()
+    robust: RobustSection | None = None
+    adversary: AdversarySection | None = None
 
 
 def load_config(path: Path | None = None, settings: Sequence[str] = ()) -> Config:
@@ -321,7 +342,9 @@ def _put(table: Table, key: str, value: Any) -> None:
     """Set the value of a dotted key such as ``a.b.c`` in nested tables."""
     *parents, last = key.split(".")
     for parent in parents:
-        table = table.setdefault(parent, {})
+        if table.get(parent) is None:  # missing, or a section that may be missing
+            table[parent] = {}
+        table = table[parent]
         if not isinstance(table, dict):
             raise FedcanonError(f"{key} cannot be set: '{parent}' is a value, not a table.")
     table[last] = value
@@ -335,7 +358,7 @@ def _explain(error: ValidationError, kind: type[BaseModel]) -> str:
         if mistake["type"] == "extra_forbidden":
             section: Any = kind
             for part in path[:-1]:
-                section = section.model_fields[part].annotation
+                section = _section(section.model_fields[part].annotation)
             lines[".".join(path)] = unknown_key(".".join(path), section.model_fields)
             continue
         # For a union, pydantic reports every branch; the first message is about the main type.
@@ -351,8 +374,15 @@ def _explain(error: ValidationError, kind: type[BaseModel]) -> str:
 def _keys(section: type[BaseModel]) -> Iterable[str]:
     for name, field in section.model_fields.items():
         yield name
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            yield from _keys(field.annotation)
+        section = _section(field.annotation)
+        if isinstance(section, type) and issubclass(section, BaseModel):
+            yield from _keys(section)
+
+
+def _section(annotation: Any) -> Any:
+    """Return the type of a field, without the None of a section that may be missing."""
+    kinds = [kind for kind in get_args(annotation) if kind is not NoneType]
+    return kinds[0] if len(kinds) == 1 else annotation
 
 
 def unknown_key(key: str, valid: Iterable[str]) -> str:
