@@ -142,15 +142,15 @@ def test_mixing_with_neighbours_is_that_of_the_definition(cloud):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("name", sorted(RULES.keys() - {"mean"}))
-def test_huge_vectors_of_a_minority_carry_nothing_away(name, dtype):
+@pytest.mark.parametrize("size", [1e3, 1e12, 1e30])
+def test_huge_vectors_of_a_minority_carry_nothing_away(name, dtype, size):
     rng = np.random.default_rng(0)
     rows = torch.from_numpy(rng.normal(size=(10, 6))).to(dtype)
-    rows[3], rows[8] = 1e6, -1e6
+    rows[3], rows[8] = size, -size / 2
     found = RULES[name](rows, 2)
     assert found.vector.dtype == dtype
     assert float(found.vector.abs().max()) < 3
-    rows[3] = 1e30
-    assert bool(RULES[name](rows, 2).vector.isfinite().all())
+    assert bool((found.ratios[[3, 8]] > 2).all())
 
 
 @pytest.mark.parametrize("name", RULES)

@@ -17,7 +17,7 @@ STEPS = 100
 """The largest number of steps towards the geometric median."""
 
 _FLOOR, _TOLERANCE = 1e-9, 1e-12
-"""The smallest distance that counts, and the last step, both relative to the largest distance."""
+"""The smallest distance that counts, and the last step, both relative to the usual distance."""
 
 FARTHEST = 1e9
 """The largest ratio of distances; it stands for all that are larger, or not even finite."""
@@ -139,13 +139,14 @@ def _geometric_median(rows: Tensor) -> Tensor:
     """Return the geometric median by Weiszfeld's steps from the median of each coordinate."""
     centre = _median(rows)
     distances = _distances(rows, centre)
-    largest = distances[distances.isfinite()].max()
-    if largest == 0:
+    # Relative to the largest distance instead, a huge vector would make all others look alike.
+    usual = distances.sort().values[len(rows) // 2]
+    if usual == 0:  # most vectors are there
         return centre
     for _ in range(STEPS):
-        weights = (largest / distances.clamp(min=_FLOOR * largest)).to(rows.dtype)
+        weights = (usual / distances.clamp(min=_FLOOR * usual)).to(rows.dtype)
         before, centre = centre, weights @ rows / weights.sum()
-        if torch.linalg.vector_norm(centre - before) <= _TOLERANCE * largest:
+        if torch.linalg.vector_norm(centre - before) <= _TOLERANCE * usual:
             break
         distances = _distances(rows, centre)
     return centre
