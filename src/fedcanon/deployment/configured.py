@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fedcanon.algorithms import Algorithm, SecondOrder
 from fedcanon.deployment.protocol import Network
-from fedcanon.deployment.server import Deployment
+from fedcanon.deployment.settings import Deployment
 from fedcanon.deployment.weights import Weights
 from fedcanon.errors import FedcanonError
 from fedcanon.expansion import expansion_length

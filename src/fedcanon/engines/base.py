@@ -16,6 +16,7 @@ from fedcanon.engines.aggregation import Aggregation
 from fedcanon.engines.traffic import Traffic
 from fedcanon.objectives import Problem
 from fedcanon.penalties import Penalty
+from fedcanon.privacy.settings import Privacy
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class Rules:
         compressor: What compresses or clips the uploads.
         aggregation: How uploads are combined; None uses the rule of the algorithm, which is the
             weighted mean, or one mean for each node of a decentralised method.
+        privacy: What is protected by noise, and by how much; None adds no noise.
     """
 
     algorithm: Algorithm
@@ -38,6 +40,7 @@ class Rules:
     seed: int = 0
     compressor: Compressor = field(default_factory=Identity)
     aggregation: Aggregation | None = None
+    privacy: Privacy | None = None
 
     @property
     def is_compressed(self) -> bool:
