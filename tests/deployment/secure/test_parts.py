@@ -172,15 +172,20 @@ class TestShares:
 
 class TestIdentity:
     def test_it_is_made_once_and_for_its_owner_alone(self, tmp_path):
-        first = Identity.in_folder(tmp_path / "state")
-        assert Identity.in_folder(tmp_path / "state").public == first.public
-        assert (tmp_path / "state" / FILE).stat().st_mode & 0o077 == 0
+        file = tmp_path / FILE
+        first = Identity.made_at(file)
+        assert Identity.made_at(file).public == Identity.read(file).public == first.public
+        assert file.stat().st_mode & 0o077 == 0
         assert is_public_identity(first.public)
         assert not is_public_identity(first.public[:-2])
         assert not is_public_identity("no hexadecimal digits")
-        (tmp_path / "state" / FILE).write_text("damaged")
+        file.write_text("damaged")
         with pytest.raises(FedcanonError, match="is damaged"):
-            Identity.in_folder(tmp_path / "state")
+            Identity.made_at(file)
+        with pytest.raises(FedcanonError, match="cannot read the identity"):
+            Identity.read(tmp_path / "nowhere")
+        with pytest.raises(FedcanonError, match="cannot write the identity"):
+            Identity.made_at(tmp_path / "nowhere" / "identity")
 
     def test_a_signature_holds_for_one_text_of_one_owner(self):
         mine, other = Identity.new(), Identity.new()

@@ -27,6 +27,8 @@ from fedcanon.deployment.flower.nodes import Nodes
 from fedcanon.deployment.ledger import Ledger, own_secret
 from fedcanon.deployment.participant import Participant
 from fedcanon.deployment.protocol import Presence
+from fedcanon.deployment.secure.configured import secured
+from fedcanon.deployment.secure.identity import FILE as IDENTITY
 from fedcanon.deployment.server import DeployedEngine
 from fedcanon.engines.work import CountedProx
 from fedcanon.errors import FedcanonError
@@ -269,7 +271,7 @@ def _participant(folder: Path, load: Load, context: Context) -> Participant:
     told = partial(told_by, objective, problem.start, rules.batch_size, rng)
     kept = node.get("state")
     states = None if kept is None else Path(str(kept))
-    return Participant(
+    participant = Participant(
         client,
         rules,
         objective,
@@ -279,6 +281,10 @@ def _participant(folder: Path, load: Load, context: Context) -> Participant:
         told if open_steps(config.algorithm) else tuple,
         None if states is None else own_secret(states),
     )
+    if not config.deployment.secure:
+        return participant
+    identity = Path(str(node.get("identity", IDENTITY)))
+    return secured(participant, config, states, identity)
 
 
 def _checked(config: Config, data: ClientData, client: int) -> Dataset:

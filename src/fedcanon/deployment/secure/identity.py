@@ -10,10 +10,10 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from fedcanon.errors import FedcanonError
-from fedcanon.files import explained, private_file, private_folder
+from fedcanon.files import explained, private_file
 
 FILE = "identity"
-"""The name of the file with a site's private key, in the folder of its state."""
+"""The name of the file with a site's private key."""
 
 SIGNATURE = 64
 """The bytes of a signature."""
@@ -31,17 +31,24 @@ class Identity:
         return cls(Ed25519PrivateKey.generate())
 
     @classmethod
-    def in_folder(cls, folder: Path) -> Identity:
-        """Return the identity in a folder; make it and store it at the first call.
+    def made_at(cls, path: Path) -> Identity:
+        """Return the identity in a file; make it and store it at the first call.
 
         Raises:
             FedcanonError: The file cannot be read or written, or is damaged.
         """
-        path = folder / FILE
-        with explained(f"cannot use the identity {path}"):
-            private_folder(folder)
-            with suppress(FileExistsError), private_file(path) as file:
-                file.write(cls.new().key.private_bytes_raw().hex().encode())
+        with explained(f"cannot write the identity {path}"), suppress(FileExistsError):
+            cls.new().write(path)
+        return cls.read(path)
+
+    @classmethod
+    def read(cls, path: Path) -> Identity:
+        """Return the identity in a file.
+
+        Raises:
+            FedcanonError: The file cannot be read or is damaged.
+        """
+        with explained(f"cannot read the identity {path}"):
             text = path.read_bytes()
         try:
             return cls(Ed25519PrivateKey.from_private_bytes(bytes.fromhex(text.decode())))
@@ -50,6 +57,11 @@ class Identity:
                 f"{path} is damaged: put back a copy, or remove it, and tell the others the new "
                 "identity that 'fedcanon site identity' then prints."
             ) from None
+
+    def write(self, path: Path) -> None:
+        """Write the identity to a new file, for its owner alone."""
+        with private_file(path) as file:
+            file.write(self.key.private_bytes_raw().hex().encode())
 
     @property
     def public(self) -> str:
