@@ -26,6 +26,8 @@ from .fedcanon import FedCanonPlus as FedCanonPlus
 from .fedmid import FedMiD as FedMiD
 from .newton import Newton as Newton
 from .pgd import PGD as PGD
+from .private import AveragedFedCanonPlus as AveragedFedCanonPlus
+from .private import FadingFedCanonPlus as FadingFedCanonPlus
 from .proxskip import DecentralisedProxSkip as DecentralisedProxSkip
 from .proxskip import ProxSkip as ProxSkip
 from .proxskip import Scaffnew as Scaffnew

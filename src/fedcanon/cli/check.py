@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
-from fedcanon.cli.app import ConfigFile, Settings, app, console, table_of
+from fedcanon.cli.app import ConfigFile, Settings, app, console, plain, table_of
 from fedcanon.runs.check import PROX_STEP, check_config
 from fedcanon.runs.config import load_config
+from fedcanon.runs.guarantee import guarantees
 
 
 @app.command()
@@ -17,9 +18,12 @@ def check(
     set_: Settings = None,
     mu: Annotated[float | None, typer.Option(help="PL constant μ, to check Theorem 2.")] = None,
 ) -> None:
-    """Check the conditions on step sizes, and say which smaller steps would meet them."""
+    """Check the conditions on step sizes, and say which guarantees a run gives."""
+    settings = load_config(config, set_ or [])
+    for promise in guarantees(settings):
+        console.print(plain(promise))
     with console.status("estimating the smoothness L …"):
-        report = check_config(load_config(config, set_ or []), mu)
+        report = check_config(settings, mu)
     console.print(f"L ≈ {report.L:.4g} (power iteration at the start), ρ = {report.rho:.4g}")
     table = table_of("", "condition", "setting", "limit")
     for condition in report.conditions:
@@ -28,6 +32,8 @@ def check(
         setting = f"{condition.setting} = {condition.value:.4g}"
         table.add_row(mark, condition.reason, setting, f"{condition.limit:.4g}")
     console.print(table)
+    for warning in report.warnings:
+        console.print(f"[yellow]{plain(warning)}[/]")
     if not report.in_theory:
         console.print("No theorem covers this penalty, because it is not weakly convex.")
     for setting, value in report.remedy.items():

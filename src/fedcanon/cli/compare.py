@@ -14,7 +14,7 @@ from fedcanon.cli.app import Settings, app, console, plain, table_of
 from fedcanon.cli.progress import progress_bar
 from fedcanon.cli.summary import problem_headline
 from fedcanon.errors import FedcanonError
-from fedcanon.report.wording import byte_count
+from fedcanon.report.wording import byte_count, number
 from fedcanon.runs import Result
 from fedcanon.runs.build import assemble, build_problem, check_names
 from fedcanon.runs.compare import variants
@@ -92,7 +92,7 @@ def _table(results: Mapping[str, Result]) -> Table:
         accuracy = last.test.get("accuracy")
         table.add_row(
             plain(label),
-            f"{last.objective:.5g}",
+            number(last.objective, ".5g"),
             "" if last.gradient_norm is None else f"{last.gradient_norm:.1e}",
             "" if accuracy is None else f"{accuracy:.4f}",
             f"{last.sparsity:.1%}",

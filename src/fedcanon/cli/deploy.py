@@ -22,6 +22,7 @@ from fedcanon.deployment.status import (
     withdraw_order,
 )
 from fedcanon.errors import FedcanonError
+from fedcanon.report.wording import number
 from fedcanon.runs.build import build_problem, check_names
 from fedcanon.runs.config import Config, changed, load_config, read_toml, validated
 from fedcanon.runs.folder import RunFolder
@@ -128,7 +129,7 @@ def status(folder: Folder) -> None:
     measures = records[-1].test if records else {}
     rows = {
         "run": f"{run.status}, {told.round} of {run.config.rounds} rounds",
-        "objective f + h": f"{records[-1].objective:.6g}" if records else "",
+        "objective f + h": number(records[-1].objective, ".6g") if records else "",
         **{name.replace("_", " "): f"{value:.4g}" for name, value in measures.items()},
         **seen.rounds,
     }

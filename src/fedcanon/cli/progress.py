@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -23,10 +24,14 @@ class ProgressBar(Observer):
         self._task = self._progress.add_task("", total=rounds, completed=done, measures="")
 
     def record(self, record: Record) -> None:
-        accuracy = record.test.get("accuracy")
-        shown = "" if accuracy is None else f" · accuracy {accuracy:.3f}"
-        measures = f"loss {record.loss:.4f}{shown} · zeros {record.sparsity:.1%}"
-        self._progress.update(self._task, measures=measures)
+        accuracy, spent = record.test.get("accuracy"), record.diagnostics.get("epsilon")
+        measures = [
+            "" if math.isnan(record.loss) else f"loss {record.loss:.4f}",
+            "" if accuracy is None else f"accuracy {accuracy:.3f}",
+            f"zeros {record.sparsity:.1%}",
+            "" if spent is None else f"ε {spent:.2f}",
+        ]
+        self._progress.update(self._task, measures=" · ".join(filter(None, measures)))
 
     def event(self, message: str) -> None:
         console.print(f"[yellow]{plain(message)}[/]", soft_wrap=True)

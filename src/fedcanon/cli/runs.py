@@ -11,6 +11,7 @@ from fedcanon.cli.app import app, console, plain, table_of
 from fedcanon.cli.summary import summary, two_columns
 from fedcanon.errors import FedcanonError
 from fedcanon.report.page.head import facts_of
+from fedcanon.report.wording import number
 from fedcanon.runs.folder import RunFolder, list_runs, runs_folder
 
 COLOURS = {"finished": "green", "running": "cyan", "interrupted": "yellow"}
@@ -44,7 +45,7 @@ def _cells(run: RunFolder) -> list[str]:
     if records:
         last = records[-1]
         accuracy = last.test.get("accuracy")
-        cells += [f"{last.round:,}", f"{last.objective:.4g}"]
+        cells += [f"{last.round:,}", number(last.objective, ".4g")]
         cells += ["" if accuracy is None else f"{accuracy:.4f}", f"{last.sparsity:.1%}"]
     return cells
 

@@ -10,10 +10,11 @@ from rich.text import Text
 from fedcanon.algorithms import ALGORITHMS
 from fedcanon.cli.app import plain
 from fedcanon.report.page.head import clients_of, method_of, model_of
-from fedcanon.report.wording import byte_count, described
+from fedcanon.report.wording import byte_count, described, number
 from fedcanon.runs import Federation, Record
 from fedcanon.runs.build import resolved
 from fedcanon.runs.config import Config
+from fedcanon.runs.guarantee import in_short
 
 
 def headline(config: Config, federation: Federation) -> str:
@@ -43,11 +44,12 @@ def summary(records: list[Record], stopped: str, config: Config) -> Table:
     last, cost = records[-1], records[-1].cost
     rows = {
         "rounds": f"{last.round} ({stopped})",
-        "loss f": f"{last.loss:.6g}",
-        "objective f + h": f"{last.objective:.6g}",
+        "loss f": number(last.loss, ".6g"),
+        "objective f + h": number(last.objective, ".6g"),
         "stationarity ‖G‖": "" if last.gradient_norm is None else f"{last.gradient_norm:.3g}",
         **{f"test {k.removeprefix('test_')}": f"{v:.4f}" for k, v in last.test.items()},
         **{k.replace("_", " "): f"{v:.3g}" for k, v in last.diagnostics.items()},
+        "privacy": in_short(config),
         "exact zeros": f"{last.zeros:,} ({last.sparsity:.1%} of the penalised weights)",
         "prox calls": f"{cost.server_prox:,} server, {cost.client_prox:,} clients",
         "floats": f"{cost.floats_down:,} down, {cost.floats_up:,} up",

@@ -111,5 +111,5 @@ class Collection:
         weights, parts = [members[client] for client in clients], Accumulator(rule)
         for client, weight in zip(clients, weights, strict=True):
             parts.push(self.uploads.get(client), weight)
-        share = math.fsum(weights) / math.fsum(members.values())
+        share = rule.share(weights, math.fsum(members.values()))
         return rule.finish(parts.parts(), weights), share

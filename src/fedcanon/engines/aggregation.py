@@ -43,6 +43,16 @@ class Aggregation(ABC):
             weights: The weight p_i of every participant before normalisation, in the same order.
         """
 
+    def share(self, weights: Sequence[float], total: float) -> float:
+        """Return the participants' part of the weight of all clients.
+
+        Args:
+            weights: The weights of the participants.
+            total: The weight of all clients.
+        """
+        # fsum is exact in any order, so that the share of all clients is 1 to the last bit.
+        return math.fsum(weights) / total
+
     def copies(self, client: int) -> int:
         """Return to how many others a client sends its upload: one server, or its neighbours."""
         return 1
@@ -158,5 +168,7 @@ class Accumulator:
             self._single.extend(copied(part) if temporary else part for part in parts)
 
     def parts(self) -> list[Vectors]:
-        """Return the parts for ``Aggregation.finish``."""
-        return self._single if self._tree is None else [self._tree.total()]
+        """Return the parts for ``Aggregation.finish``; none if nobody has taken part."""
+        if self._tree is None:
+            return self._single
+        return [self._tree.total()] if self._tree else []

@@ -16,7 +16,7 @@ from fedcanon.engines.aggregation import Aggregation
 from fedcanon.engines.traffic import Traffic
 from fedcanon.objectives import Problem
 from fedcanon.penalties import Penalty
-from fedcanon.privacy.settings import Privacy
+from fedcanon.privacy import Privacy, RecordPrivacy
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Rules:
         compressor: What compresses or clips the uploads.
         aggregation: How uploads are combined; None uses the rule of the algorithm, which is the
             weighted mean, or one mean for each node of a decentralised method.
-        privacy: What is protected by noise, and by how much; None adds no noise.
+        privacy: The guarantee that the run gives; None if it gives none.
     """
 
     algorithm: Algorithm
@@ -41,6 +41,11 @@ class Rules:
     compressor: Compressor = field(default_factory=Identity)
     aggregation: Aggregation | None = None
     privacy: Privacy | None = None
+
+    @property
+    def records(self) -> RecordPrivacy | None:
+        """How single records are kept private; None if they are not."""
+        return self.privacy if isinstance(self.privacy, RecordPrivacy) else None
 
     @property
     def is_compressed(self) -> bool:

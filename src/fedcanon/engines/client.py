@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from torch import Tensor
 from fedcanon.algorithms import State, Work
 from fedcanon.compression import decoded
 from fedcanon.engines.base import Rules
+from fedcanon.engines.private_work import PrivateWork
 from fedcanon.engines.traffic import vectors
 from fedcanon.engines.work import ClientWork, CountedProx
 from fedcanon.errors import (
@@ -41,10 +43,16 @@ def client_work(
     The model starts with the normalisation statistics in ``received``. An unexpected error inside
     becomes a ``FedcanonError`` that names the client and the round.
     """
+    settings = rules, objective, prox, t, client, secret
     with explain_errors(f"client {client} failed in round {t}"):
         objective.buffers.copy_(received[BUFFERS])
-        with module_draws(rules.seed, t, client):
-            yield ClientWork(rules, objective, prox, t, client, secret)
+        if rules.records is None:
+            with module_draws(rules.seed, t, client):
+                yield ClientWork(*settings)
+        else:
+            # Who knows which draw of a batch each record gets could tell if one before it is there.
+            with module_draws(secrets.randbits(128), t, client):
+                yield PrivateWork(rules.records, *settings)
 
 
 def encode_upload(rules: Rules, upload: State, buffers: Tensor, work: Work) -> State:

@@ -103,6 +103,11 @@ class LocalEngine(Engine):
                 "engine.vectorised is for linear models and small networks of linear layers under "
                 "one server: leave it out."
             )
+        if self.vectorised and self.rules.records is not None:
+            raise FedcanonError(
+                "private records are clipped client by client, so that clients cannot take their "
+                "local steps together: leave engine.vectorised out."
+            )
         self.aggregation = make_aggregation(algorithm, problem.weights, self.rules.aggregation)
         template = algorithm.client_init(problem.start)
         self._store = StateStore(len(problem.clients), template, self.state_memory)
@@ -134,8 +139,8 @@ class LocalEngine(Engine):
             self._store.release(slots)
             raise
         buffers = mean.pop(BUFFERS)
-        # fsum is exact in any order, so that the share of all clients is 1 to the last bit.
-        share = math.fsum(self.problem.weights[c] for c in slots) / self.problem.total_weight
+        weights = [self.problem.weights[client] for client in slots]
+        share = self.aggregation.share(weights, self.problem.total_weight)
         self._collected = _Round(slots, buffers, sent)
         return Collected(mean, share, traffic, prox_calls)
 

@@ -38,6 +38,9 @@ class Tree:
     def __init__(self, merge: Callable[..., Vectors] = added) -> None:
         self._merge, self._subtrees = merge, list[_Subtree]()
 
+    def __bool__(self) -> bool:
+        return bool(self._subtrees)
+
     def push(self, leaf: Vectors, height: int = 0, *, temporary: bool = False) -> None:
         """Add the next leaf, or the result of the next complete subtree of 2^height leaves.
 

@@ -142,10 +142,14 @@ class ClientWork:
         x = self._objective.workspace(start)
         for _ in range(steps):
             with also_moved(x, step, shift, pull):
-                self._objective.descend_(x, self.batches.next(), step)
+                self._descend_(x, step)
             if prox:
                 self.prox.apply_(x, prox)
         return self._objective.taken_out(x)
+
+    def _descend_(self, x: Tensor, step: float) -> None:
+        """x ← x − step·g_i(x), in place."""
+        self._objective.descend_(x, self.batches.next(), step)
 
     def solve(
         self,
@@ -186,7 +190,7 @@ class ClientWork:
         return generator(*self._draw)
 
 
-@dataclass(frozen=True)
+@dataclass
 class IdleWork:
     """Work of a client without data, which never moves: it shows what an upload looks like."""
 

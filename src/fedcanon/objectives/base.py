@@ -16,6 +16,12 @@ NO_HESSIAN = (
 )
 """Refuses second derivatives of a model that has none here."""
 
+NO_RECORDS = (
+    "this objective has no gradients of single records: the privacy of records needs a loss that "
+    "is a mean over records, as those of linear models and networks are."
+)
+"""Refuses single records of a loss that is no sum over them."""
+
 
 class Objective(ABC):
     """One client's smooth loss f_i, seen as a function of one flat vector.
@@ -55,6 +61,26 @@ class Objective(ABC):
             FedcanonError: It is not known for this model.
         """
         raise FedcanonError(NO_HESSIAN)
+
+    def require_records(self) -> None:
+        """Raise a ``FedcanonError`` if the gradients of single records are not known."""
+        raise FedcanonError(NO_RECORDS)
+
+    def clipped_sum(self, x: Tensor, batch: Tensor | None, bound: float) -> Tensor:
+        """Σ_j ∇ℓ_j(x)·min(1, bound/‖∇ℓ_j(x)‖) over some records j, as a new tensor.
+
+        ℓ_j is the loss of record j by itself, so that no record can change the sum by more than
+        ``bound``, whatever it is. A gradient that is not finite counts as 0.
+
+        Args:
+            x: Where to take the gradients.
+            batch: The indices of the records, of which there may be none; None stands for all.
+            bound: The largest norm of one summand.
+
+        Raises:
+            FedcanonError: The gradients of single records are not known.
+        """
+        raise FedcanonError(NO_RECORDS)
 
     @abstractmethod
     def gradient(self, x: Tensor, batch: Tensor | None) -> Tensor:

@@ -94,7 +94,14 @@ class Cox(LinearObjective):
                 'no mini-batches: use batch_size = "full".'
             )
         _, hazards = self._hazards(x)
-        return self._combined(self._x, self._expected(hazards) - self.happened)
+        slopes = self._expected(hazards) - self.happened
+        return self._combined(self._x, slopes / self.samples)
+
+    def require_records(self) -> None:
+        raise FedcanonError(
+            "a Cox model has no gradients of single records: in its partial likelihood every "
+            "record is in the risk sets of others, so that its records cannot be made private."
+        )
 
     def hessian(self, x: Tensor) -> Tensor:
         _, hazards = self._hazards(x)

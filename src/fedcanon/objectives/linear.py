@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+from typing import TypeVar
+
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
@@ -15,6 +18,7 @@ from fedcanon.objectives.families import Family
 
 Array = NDArray[np.floating]
 Features = Array | sparse.csr_array
+Rows = TypeVar("Rows", Array, NDArray[np.intp], Features)
 
 
 def as_features(given: ArrayLike | sparse.sparray) -> Features:
@@ -48,6 +52,37 @@ def normalised(given: ArrayLike | None, features: Features) -> tuple[Array | Non
         raise FedcanonError("the weights of samples must be at least 0, and not all 0.")
     total = float(weights.sum())
     return weights * (len(weights) / total), total
+
+
+def row_norms(features: Features, intercept: bool) -> NDArray[np.float64]:
+    """Return the norm of every row, with a 1 at its end if there is an intercept."""
+    squares = (features.astype(np.float64) ** 2).sum(axis=1)
+    norms: NDArray[np.float64] = np.sqrt(squares + intercept)
+    return norms
+
+
+def require_single_records(weighted: bool, norms: NDArray[np.float64]) -> None:
+    """Raise a ``FedcanonError`` if the gradient of a record depends on others, or is not finite.
+
+    Args:
+        weighted: Whether the samples have weights, which are divided by their mean.
+        norms: The norms of their features.
+    """
+    if weighted:
+        raise FedcanonError(
+            "weights of records cannot be kept private, because they are divided by their sum, "
+            "which depends on every record: leave the weights out."
+        )
+    if not np.isfinite(norms).all():
+        raise FedcanonError(
+            "a record has a feature that is missing or not finite: remove it or fill it in before "
+            "records are made private."
+        )
+
+
+def chosen(rows: Rows, batch: Tensor | None) -> Rows:
+    """Return some of the rows, or all of them without a copy."""
+    return rows if batch is None else rows[batch.numpy()]
 
 
 class LinearObjective(Objective):
@@ -168,19 +203,38 @@ class LinearObjective(Objective):
         return self.value(x), self.gradient(x, None)
 
     def gradient(self, x: Tensor, batch: Tensor | None) -> Tensor:
-        features, y, weights, offset = self._x, self._y, self._weights, self._offset
-        if batch is not None:
-            rows = batch.numpy()
-            features, y = features[rows], y[rows]
-            weights = None if weights is None else weights[rows]
-            offset = None if offset is None else offset[rows]
+        features, slopes = self._slopes(x, batch)
+        if self._weights is not None:
+            slopes = chosen(self._weights, batch) * slopes
+        return self._combined(features, slopes / len(slopes))
+
+    def require_records(self) -> None:
+        require_single_records(self._weights is not None, self._norms)
+
+    def clipped_sum(self, x: Tensor, batch: Tensor | None, bound: float) -> Tensor:
+        self.require_records()
+        features, slopes = self._slopes(x, batch)
+        # ∇ℓ_j = ℓ'_j a_j, where a_j is x_j and the 1 of the intercept: ‖∇ℓ_j‖ = |ℓ'_j| ‖a_j‖.
+        with np.errstate(divide="ignore", over="ignore"):
+            largest = bound / chosen(self._norms, batch)
+            clipped = np.clip(slopes, -largest, largest).astype(self._y.dtype)
+        return self._combined(features, np.nan_to_num(clipped))
+
+    @cached_property
+    def _norms(self) -> NDArray[np.float64]:
+        """The norms of the a_j."""
+        return row_norms(self._x, self._intercept)
+
+    def _slopes(self, x: Tensor, batch: Tensor | None) -> tuple[Features, Array]:
+        """The features of some samples, and the slopes of their losses without weights."""
+        features: Features = chosen(self._x, batch)
         scores = self.scores(x, features)
-        slopes = self.family.slopes(scores if offset is None else scores + offset, y)
-        return self._combined(features, slopes if weights is None else weights * slopes)
+        if self._offset is not None:
+            scores = scores + chosen(self._offset, batch)
+        return features, self.family.slopes(scores, chosen(self._y, batch))
 
     def _combined(self, features: Features, slopes: Array) -> Tensor:
-        """The gradient, from the slope of every sample."""
-        slopes = slopes / len(slopes)
+        """Σ_j slope_j a_j, where a_j is x_j and the 1 of the intercept."""
         gradient = np.empty(self.layout.size, dtype=self._y.dtype)
         gradient[: features.shape[1]] = features.T @ slopes
         if self._intercept:

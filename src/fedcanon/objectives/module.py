@@ -10,14 +10,19 @@ from typing import Self, overload
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedcanon.errors import FedcanonError
 from fedcanon.objectives.affine import affine_hessian, single_layer
-from fedcanon.objectives.augment import Augmentation
+from fedcanon.objectives.augment import AUGMENTATIONS, Augmentation
 from fedcanon.objectives.base import NO_HESSIAN, Objective
+from fedcanon.objectives.clipping import ROOM, clipped_total, single_gradients
 from fedcanon.objectives.flat import FlatModule
 from fedcanon.objectives.losses import Loss
 from fedcanon.objectives.perceptron import Batch, Perceptron, perceptron_of
+
+WORTH_BATCHING = 50_000
+"""Up to so many parameters, a CPU computes the gradients of several records faster together."""
 
 
 @dataclass(eq=False, repr=False)
@@ -191,6 +196,59 @@ class ModuleObjective(Objective):
             torch._foreach_add_(self._pieces(x), self._gradients(x, batch), alpha=-step)
         else:
             self._perceptron.descend_(self._pieces(x), self._batch(batch), step)
+
+    def require_records(self) -> None:
+        modules = self._flat.module.modules()
+        if len(self.buffers) or any(isinstance(each, _BatchNorm) for each in modules):
+            raise FedcanonError(
+                "a network with batch normalisation or other running statistics has no gradients "
+                "of single records, because these would enter the statistics without noise: use "
+                'group normalisation, such as model.norm = "group".'
+            )
+        if not all(each in AUGMENTATIONS.values() for each in self._augment):
+            raise FedcanonError(
+                "an augmentation of your own may mix records with each other, which cannot be "
+                f"kept private: use those of the project ({', '.join(AUGMENTATIONS)}), or none."
+            )
+
+    def clipped_sum(self, x: Tensor, batch: Tensor | None, bound: float) -> Tensor:
+        self.require_records()
+        records = torch.arange(self.samples) if batch is None else batch
+        total = torch.zeros_like(x)
+        pieces = self._flat.layout.split(total)
+        together = self._records_at_once
+        for start in range(0, len(records), together):
+            some = records[start : start + together]
+            torch._foreach_add_(pieces, self._clipped(x, some, bound))
+        return total
+
+    @property
+    def _records_at_once(self) -> int:
+        """How many records have their gradients in memory together."""
+        if self._perceptron is not None:  # which needs no gradient of a single one
+            return self.samples
+        vector = self._flat.vector
+        if vector.device.type == "cpu" and len(vector) > WORTH_BATCHING:
+            return 1
+        return max(1, min(self.chunk, ROOM // (len(vector) * vector.element_size())))
+
+    def _clipped(self, x: Tensor, batch: Tensor, bound: float) -> list[Tensor]:
+        """The sum of the clipped gradients of some records, parameter by parameter."""
+        if self._perceptron is not None:
+            inputs, targets = self._changed(batch)
+            single = Batch(inputs.flatten(1), targets, 1.0)
+            return self._perceptron.clipped_sum(self._pieces(x), single, bound)
+        if len(batch) == 1:
+            return clipped_total([each[None] for each in self._gradients(x, batch)], bound)
+        return clipped_total(self._single_gradients(x, batch), bound)
+
+    def _single_gradients(self, x: Tensor, batch: Tensor) -> Sequence[Tensor]:
+        """The gradients of some records, parameter by parameter, a row for each record."""
+        inputs, targets = self._changed(batch)
+        self._flat.module.train()
+        gradients = single_gradients(self._flat, self.loss)
+        with torch.autocast(x.device.type, torch.bfloat16, enabled=self._bfloat16):
+            return gradients(self._pieces(x), inputs, targets)
 
     def _pieces(self, x: Tensor) -> list[Tensor]:
         """The parameters inside a vector, as views; those of the last vector are kept at hand."""

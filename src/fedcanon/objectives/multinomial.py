@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
@@ -12,7 +14,15 @@ from torch import Tensor, nn
 from fedcanon.errors import FedcanonError
 from fedcanon.layout import Layout
 from fedcanon.objectives.base import Objective
-from fedcanon.objectives.linear import Array, Features, as_features, normalised
+from fedcanon.objectives.linear import (
+    Array,
+    Features,
+    as_features,
+    chosen,
+    normalised,
+    require_single_records,
+    row_norms,
+)
 
 
 def places_of_weights(classes: int, features: int, free: int) -> NDArray[np.intp]:
@@ -68,6 +78,7 @@ class Multinomial(Objective):
             raise FedcanonError(f"multinomial regression needs labels 0 to {classes - 1}.")
         self.samples, self._classes, self._intercept = x.shape[0], classes, intercept
         own, self.total_weight = normalised(weights, x)
+        self._is_weighted = own is not None
         self._weights = np.ones(self.samples, x.dtype) if own is None else own
         tensors: list[tuple[str, tuple[int, ...]]] = [("weight", (classes, x.shape[1] - free))]
         tensors += [("free", (classes * free,))] if free else []
@@ -98,11 +109,36 @@ class Multinomial(Objective):
         return self.value(x), self.gradient(x, None)
 
     def gradient(self, x: Tensor, batch: Tensor | None) -> Tensor:
-        rows = slice(None) if batch is None else batch.numpy()
-        features, y, weights = self._x[rows], self._y[rows], self._weights[rows]
-        slopes = softmax(self.scores(x, features), axis=1)
+        features, slopes = self._slopes(x, batch)
+        slopes *= chosen(self._weights, batch)[:, None] / len(slopes)
+        return self._combined(features, slopes)
+
+    def require_records(self) -> None:
+        require_single_records(self._is_weighted, self._norms)
+
+    def clipped_sum(self, x: Tensor, batch: Tensor | None, bound: float) -> Tensor:
+        self.require_records()
+        features, slopes = self._slopes(x, batch)
+        # ∇ℓ_j = s_j a_jᵀ with the slopes s_j of all classes: ‖∇ℓ_j‖ = ‖s_j‖ ‖a_j‖.
+        norms = np.linalg.norm(slopes, axis=1) * chosen(self._norms, batch)
+        with np.errstate(divide="ignore", over="ignore"):
+            factors = np.minimum(1, bound / norms).astype(slopes.dtype)
+        return self._combined(features, np.nan_to_num(slopes * factors[:, None]))
+
+    @cached_property
+    def _norms(self) -> NDArray[np.float64]:
+        """The norms of the a_j, which are x_j and the 1 of the intercept."""
+        return row_norms(self._x, self._intercept)
+
+    def _slopes(self, x: Tensor, batch: Tensor | None) -> tuple[Features, Array]:
+        """The features of some samples, and the slopes of their losses in all scores."""
+        features, y = chosen(self._x, batch), chosen(self._y, batch)
+        slopes: Array = softmax(self.scores(x, features), axis=1)
         slopes[np.arange(len(y)), y] -= 1
-        slopes *= weights[:, None] / len(y)
+        return features, slopes
+
+    def _combined(self, features: Features, slopes: Array) -> Tensor:
+        """Σ_j s_j a_jᵀ in the places of the flat vector."""
         gradient = np.empty(self.layout.size, dtype=self._x.dtype)
         gradient[self._places[:, : features.shape[1]]] = np.asarray((features.T @ slopes).T)
         if self._intercept:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from fedcanon.objectives.clipping import clip_factors
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -58,6 +60,27 @@ class Perceptron:
         found: list[Tensor] = []
         for _, bias, d, h in self._backward(parameters, batch):
             found += [d @ h.mT] if bias is None else [d.sum(-1), d @ h.mT]
+        return found[::-1]
+
+    def clipped_sum(self, parameters: Sequence[Tensor], batch: Batch, bound: float) -> list[Tensor]:
+        """The sum of the gradients of single samples, each clipped to a norm, for each parameter.
+
+        The gradient of a sample is d hᵀ in the weights and d in the bias of a layer, if d is
+        ∂loss/∂output and h the input: its squared norm there is ‖d‖²(‖h‖² + 1).
+
+        Args:
+            parameters: Those of one client.
+            batch: Samples of one client, with shares of 1.
+            bound: The largest norm of one summand.
+        """
+        layers = [(bias is not None, d, h) for _, bias, d, h in self._backward(parameters, batch)]
+        squares = [d.square().sum(0) * (h.square().sum(0) + bias) for bias, d, h in layers]
+        finite, factors = clip_factors(torch.stack(squares).sum(0), bound)
+        found: list[Tensor] = []
+        for bias, d, h in layers:
+            clipped = d[:, finite] * factors
+            found += [clipped.sum(-1)] if bias else []
+            found.append(clipped @ h[:, finite].mT)
         return found[::-1]
 
     def _backward(

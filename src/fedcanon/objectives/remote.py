@@ -29,15 +29,18 @@ class Remote(Objective):
     def has_hessian(self) -> bool:
         return self._like.has_hessian
 
+    def require_records(self) -> None:
+        self._like.require_records()
+
     def module(self, x: Tensor, buffers: Tensor) -> nn.Module:
         return self._like.module(x, buffers)
 
-    def gradient(self, x: Tensor, batch: Tensor | None = None) -> NoReturn:
-        """Refuse, as ``value``, ``value_and_gradient`` and ``hessian`` do.
+    def gradient(self, x: Tensor, batch: Tensor | None = None, bound: float = 0.0) -> NoReturn:
+        """Refuse, as all others that need the data do.
 
         Raises:
             FedcanonError: Always.
         """
         raise FedcanonError("only the client itself can compute its loss.")
 
-    value = value_and_gradient = hessian = gradient
+    value = value_and_gradient = hessian = clipped_sum = gradient

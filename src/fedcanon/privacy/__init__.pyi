@@ -5,4 +5,5 @@ from .noise import bernoulli as bernoulli
 from .noise import discrete_gaussian as discrete_gaussian
 from .noise import gaussian as gaussian
 from .settings import ClientPrivacy as ClientPrivacy
+from .settings import Privacy as Privacy
 from .settings import RecordPrivacy as RecordPrivacy

@@ -22,6 +22,8 @@ class Privacy(ABC):
         budget: The largest ε that a run may spend.
         sampling: The probability with which a contribution is drawn into a release.
         accountant: How sampled releases are composed; see ``privacy.accounting``.
+        rounds: How many rounds are planned. The model is averaged over the second half of them;
+            None does not average it.
 
     Raises:
         FedcanonError: One of them is out of range.
@@ -33,6 +35,7 @@ class Privacy(ABC):
     budget: float = math.inf
     sampling: float = 1.0
     accountant: Accountant = "rdp"
+    rounds: int | None = None
 
     protects: ClassVar[str]
     """Whose presence is hidden: "client" or "record"."""
@@ -66,7 +69,7 @@ class Privacy(ABC):
         noise = noise_multiplier(
             budget, free.releases * rounds, free.delta, free.sampling, free.accountant
         )
-        return cls(noise=noise, budget=budget, **settings)
+        return cls(noise=noise, budget=budget, rounds=rounds, **settings)
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,8 @@ class ClientPrivacy(Privacy):
     """Hides whether a client takes part at all, whatever its data.
 
     Each client's update is clipped to norm τ = ``clip``, and the sum of a round gets noise. The
-    server, or the clients together in a secure sum, add it.
+    server, or the clients together in a secure sum, add it. With ``sampling`` below 1 the server
+    draws each client into a round with that probability, in secret.
 
     Args:
         forgetting: The part λ of its state that every client forgets in a round; it limits how far

@@ -20,6 +20,11 @@ def setting(key: str, value: Any) -> str:
     return f"{own} = {'βK' if (own, value) == ('alpha', 'beta*K') else written(value)}"
 
 
+def number(value: float, form: str) -> str:
+    """A measure in this format; empty if it was not taken, as losses are not in private runs."""
+    return "" if math.isnan(value) else format(value, form)
+
+
 def described(table: Mapping[str, Any]) -> str:
     """A table of the configuration: "mcp: kappa = 0.001, gamma = 3"; each layer's own penalty."""
     if "layers" in table:

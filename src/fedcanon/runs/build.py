@@ -32,8 +32,9 @@ from fedcanon.objectives.losses import require_mean
 from fedcanon.objectives.models import BinaryLogistic, Model, require_fit
 from fedcanon.objectives.module import ModuleTest
 from fedcanon.penalties import PENALTIES
+from fedcanon.privacy import Privacy
 from fedcanon.randomness import Purpose, generator, torch_seed
-from fedcanon.runs.config import DEFAULT_LOSS, DEPLOYED, Config, Table
+from fedcanon.runs.config import DEFAULT_LOSS, DEPLOYED, Config, PrivacySection, Table
 from fedcanon.runs.engine_choice import devices, engine_for, require_bfloat16
 from fedcanon.runs.federation import Federation
 from fedcanon.runs.named import (
@@ -44,7 +45,8 @@ from fedcanon.runs.named import (
     make_model,
     make_penalty,
 )
-from fedcanon.runs.steps import open_steps, with_steps
+from fedcanon.runs.privacy import make_privacy
+from fedcanon.runs.steps import open_steps, with_steps, without_auto
 from fedcanon.threads import one_thread
 
 
@@ -76,6 +78,7 @@ def check_names(config: Config) -> None:
     """Raise a ``FedcanonError`` for mistakes in algorithm or compressor, before loading data."""
     open_steps(config.algorithm)
     make_compressor(config.compression)
+    make_privacy(config)
 
 
 def assemble(config: Config, problem: Problem, engine: MakeEngine | None = None) -> Federation:
@@ -94,7 +97,9 @@ def assemble(config: Config, problem: Problem, engine: MakeEngine | None = None)
         batch_size=rules.batch_size,
         seed=rules.seed,
         compressor=rules.compressor,
-        engine=engine or engine_for(config, problem, rules.algorithm),
+        privacy=rules.privacy,
+        engine=engine
+        or engine_for(config, problem, rules.algorithm, private_records=rules.records is not None),
     )
 
 
@@ -106,6 +111,7 @@ def make_rules(config: Config, layout: Layout) -> Rules:
         None if config.batch_size == "full" else config.batch_size,
         config.seed,
         make_compressor(config.compression),
+        privacy=make_privacy(config),
     )
 
 
@@ -114,9 +120,10 @@ def resolved(config: Config, federation: Federation) -> Config:
 
     The paths of data become absolute: the run may be looked at from another folder.
     """
+    named = make_algorithm(without_auto(config.algorithm))  # privacy has changed the one that runs
     algorithm = {
         field.name: getattr(federation.algorithm, field.name)
-        for field in fields(federation.algorithm)  # type: ignore[arg-type]
+        for field in fields(named)  # type: ignore[arg-type]
     }
     numbers = {k: v for k, v in algorithm.items() if not (v is None or isinstance(v, Schedule))}
     if algorithm.get("alpha", 0) is None:
@@ -131,11 +138,19 @@ def resolved(config: Config, federation: Federation) -> Config:
             "algorithm": {**config.algorithm, **numbers},
             "penalty": penalty,
             "compression": _written_out(COMPRESSORS, config.compression),
+            "privacy": _with_noise(config.privacy, federation.privacy),
             "data": config.data.model_copy(update=_absolute_paths(config.data.source)),
             # It changes results by rounding: a resumed run must not decide anew.
             "engine": config.engine.model_copy(update={"vectorised": vectorised}),
         }
     )
+
+
+def _with_noise(section: PrivacySection | None, found: Privacy | None) -> PrivacySection | None:
+    """The settings of privacy with their noise, which must not change when a run goes on."""
+    if section is None or found is None:
+        return None
+    return section.model_copy(update={"noise": found.noise, "rounds": found.rounds})
 
 
 def _written_out(registry: Mapping[str, Callable[..., object]], table: Table) -> Table:

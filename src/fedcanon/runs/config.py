@@ -10,7 +10,7 @@ import difflib
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import (
     BaseModel,
@@ -22,10 +22,12 @@ from pydantic import (
     PositiveInt,
     ValidationError,
 )
+from pydantic.fields import FieldInfo
 
 from fedcanon.errors import FedcanonError
 from fedcanon.files import explained
 from fedcanon.objectives.augment import Name as Augmentation
+from fedcanon.privacy.accounting import Accountant
 
 Table = dict[str, Any]
 S = TypeVar("S", bound=BaseModel)
@@ -156,6 +158,27 @@ class DeploymentSection(Section):
     identities: list[str] = []
 
 
+class PrivacySection(Section):
+    """What a private run protects, and how much of it may become known.
+
+    ``level`` says whether clients or single records are hidden, ``epsilon`` and ``delta`` how well.
+    ``clip`` is the largest norm of one client's update, or of one record's gradient. With
+    ``sampling`` below 1, each client or record is drawn into a round or a step with that
+    probability, in secret. ``forgetting`` is for clients only. The ``noise`` multiplier follows
+    from the budget and the number of rounds; so does the number of ``rounds`` that are planned.
+    """
+
+    level: Literal["client", "record"]
+    epsilon: PositiveFloat
+    clip: PositiveFloat
+    delta: Annotated[float, Field(gt=0, lt=1)] = 1e-5
+    sampling: Annotated[float, Field(gt=0, le=1)] = 1.0
+    forgetting: Annotated[float, Field(ge=0, le=1)] | None = None
+    accountant: Accountant = "rdp"
+    noise: NonNegativeFloat | None = None
+    rounds: PositiveInt | None = None
+
+
 class Config(Section):
     """All settings of a run."""
 
@@ -171,6 +194,7 @@ class Config(Section):
     penalty: Table = Field(default_factory=lambda: dict(DEFAULT_PENALTY))
     algorithm: Table = Field(default_factory=lambda: dict(DEFAULT_ALGORITHM))
     compression: Table = Field(default_factory=lambda: {"name": "none"})
+    privacy: PrivacySection | None = None
     evaluate: EvaluateSection = EvaluateSection()
     stop: StopSection = StopSection()
     checkpoint: CheckpointSection = CheckpointSection()
@@ -340,9 +364,9 @@ def _explain(error: ValidationError, kind: type[BaseModel]) -> str:
     for mistake in error.errors():
         path = [str(part) for part in mistake["loc"]]
         if mistake["type"] == "extra_forbidden":
-            section: Any = kind
+            section: type[BaseModel] = kind
             for part in path[:-1]:
-                section = section.model_fields[part].annotation
+                section = _section(section.model_fields[part]) or section
             lines[".".join(path)] = unknown_key(".".join(path), section.model_fields)
             continue
         # For a union, pydantic reports every branch; the first message is about the main type.
@@ -358,8 +382,15 @@ def _explain(error: ValidationError, kind: type[BaseModel]) -> str:
 def _keys(section: type[BaseModel]) -> Iterable[str]:
     for name, field in section.model_fields.items():
         yield name
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            yield from _keys(field.annotation)
+        if (inner := _section(field)) is not None:
+            yield from _keys(inner)
+
+
+def _section(field: FieldInfo) -> type[BaseModel] | None:
+    """Return the section that a key is; None if it is a value."""
+    kinds = (field.annotation, *get_args(field.annotation))
+    sections = (k for k in kinds if isinstance(k, type) and issubclass(k, BaseModel))
+    return next(sections, None)
 
 
 def unknown_key(key: str, valid: Iterable[str]) -> str:

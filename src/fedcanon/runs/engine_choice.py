@@ -34,8 +34,16 @@ OPTIONAL_ENGINES = {
 """Engines that need further packages; they are imported only if a configuration names them."""
 
 
-def engine_for(config: Config, problem: Problem, algorithm: Algorithm) -> MakeEngine:
+def engine_for(
+    config: Config, problem: Problem, algorithm: Algorithm, *, private_records: bool = False
+) -> MakeEngine:
     """Return what makes the engine of a configuration.
+
+    Args:
+        config: The configuration.
+        problem: The problem.
+        algorithm: The federated method.
+        private_records: Whether records are private, so that every client must work by itself.
 
     Raises:
         FedcanonError: A package is missing, or the engine does not fit the device.
@@ -43,7 +51,7 @@ def engine_for(config: Config, problem: Problem, algorithm: Algorithm) -> MakeEn
     name, memory = config.engine.name, int(config.engine.state_memory * GIB)
     if name == "flower":
         return _optional_engine(config)(config)
-    vectorised = _is_vectorised(config, problem, algorithm)
+    vectorised = _is_vectorised(config, problem, algorithm, private_records)
     if name == "ray":
         return _optional_engine(config)(config.engine.workers, vectorised, memory)
     several = name == "processes" or (name == "auto" and _is_large(config, problem, algorithm))
@@ -67,13 +75,16 @@ def _optional_engine(config: Config) -> Callable[..., MakeEngine]:
         ) from None
 
 
-def _is_vectorised(config: Config, problem: Problem, algorithm: Algorithm) -> bool:
+def _is_vectorised(
+    config: Config, problem: Problem, algorithm: Algorithm, private_records: bool
+) -> bool:
     """Tell whether clients take their local steps together."""
     if config.engine.vectorised is not None:
         return config.engine.vectorised
     participants = config.clients.participants or len(problem.clients)
     return (
         participants > 1
+        and not private_records
         and can_stack(problem.clients)
         and not isinstance(algorithm, Mixed | SecondOrder)
         and _batch(config, problem) * len(problem.start) <= WORTH_STACKING

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field, TypeAdapter
@@ -19,9 +20,12 @@ from fedcanon.files import Count
 from fedcanon.objectives import Problem
 from fedcanon.objectives.base import NO_HESSIAN
 from fedcanon.penalties import Penalty
+from fedcanon.privacy import ClientPrivacy, Privacy, RecordPrivacy, bernoulli
 from fedcanon.randomness import Purpose, generator
 from fedcanon.runs.guard import Guard
 from fedcanon.runs.measures import Cost
+from fedcanon.runs.privacy import Parts, Spending, private_parts
+from fedcanon.runs.record_checks import selection_is_noise
 
 
 class Federation:
@@ -36,6 +40,8 @@ class Federation:
         seed: The seed of all random draws of the run.
         compressor: Compresses or clips the uploads, if the algorithm allows it.
         aggregation: How uploads are combined; None uses the rule of the algorithm.
+        privacy: The guarantee that the run gives: ``ClientPrivacy`` or ``RecordPrivacy``. It may
+            change the algorithm, the compressor and the rule; see ``runs.privacy``.
         engine: Where clients run: ``Local(workers=2)``, ``RayCluster()``, …; None is ``Local()``.
 
     Raises:
@@ -67,13 +73,28 @@ class Federation:
         seed: int = 0,
         compressor: Compressor | None = None,
         aggregation: Aggregation | None = None,
+        privacy: Privacy | None = None,
         engine: MakeEngine | None = None,
     ) -> None:
+        algorithm, compressor, aggregation = private_parts(
+            privacy, problem, Parts(algorithm, compressor or Identity(), aggregation)
+        )
         self.problem, self.algorithm, self.penalty = problem, algorithm, penalty
         self.participants, self.seed = participants, seed
+        self.privacy, self.spending = privacy, None if privacy is None else Spending(privacy)
         self._check_participants(len(problem.clients) if participants is None else participants)
         if batch_size is not None and batch_size < 1:
             raise FedcanonError(f"batch_size must be at least 1, not {batch_size}.")
+        if batch_size is not None and isinstance(privacy, RecordPrivacy):
+            raise FedcanonError(
+                "records are private only if they are drawn independently, which shuffled batches "
+                'are not: use batch_size = "full", and privacy.sampling for smaller batches.'
+            )
+        if self._secret_draw is not None and participants is not None:
+            raise FedcanonError(
+                "only clients that are drawn independently and in secret have the privacy of a "
+                "sample: leave out clients.participants, or privacy.sampling."
+            )
         if isinstance(algorithm, SecondOrder):
             self._check_second_order(algorithm)
         penalty.check_step(algorithm.prox_step(1))
@@ -81,9 +102,7 @@ class Federation:
         self.rounds_done, self.cost = 0, Cost()
         self.step_scale, self._guard = 1.0, Guard()
         self._init_server(problem.start)
-        self.rules = Rules(
-            algorithm, penalty, batch_size, seed, compressor or Identity(), aggregation
-        )
+        self.rules = Rules(algorithm, penalty, batch_size, seed, compressor, aggregation, privacy)
         if self.rules.is_compressed:
             self._check_compression()
         self.engine = (engine or Local())(problem, self.rules)
@@ -137,6 +156,13 @@ class Federation:
         return self.algorithm.model(self.server)
 
     @property
+    def _secret_draw(self) -> float | None:
+        """The probability with which each client is drawn into a round in secret, if it is."""
+        privacy = self.privacy
+        sampled = isinstance(privacy, ClientPrivacy) and privacy.sampling < 1
+        return privacy.sampling if privacy is not None and sampled else None
+
+    @property
     def _needs_everyone(self) -> bool:
         """Whether the next round needs all clients."""
         if isinstance(self.algorithm, Assembling):
@@ -152,6 +178,7 @@ class Federation:
             "cost": asdict(self.cost),
             "step_scale": self.step_scale,
             "guard": self._guard.state(),
+            "spending": None if self.spending is None else self.spending.state(),
         }
 
     def load(self, state: State) -> None:
@@ -164,8 +191,24 @@ class Federation:
         _require_like(saved.server, self.server)
         self.engine.load(saved.engine)
         self._guard.load(saved.guard)
+        if self.spending is not None:
+            self.spending.load(saved.spending or {})
         self.rounds_done, self.server, self.cost = saved.rounds_done, saved.server, saved.cost
         self._scale_steps(saved.step_scale / self.step_scale)
+
+    def warnings(self, rounds: int) -> list[str]:
+        """Return what a user should know before a run of so many rounds begins."""
+        records = self.rules.records
+        if records is None:
+            return []
+        noise = selection_is_noise(self.problem, self.penalty, records, rounds)
+        return [] if noise is None else [noise]
+
+    def use_folder(self, folder: Path) -> None:
+        """Keep what must survive this process in the folder of the run."""
+        if self.spending is not None:
+            self.spending.use_folder(folder)
+        self.engine.use_folder(folder)
 
     def close(self) -> None:
         """End the processes that were started; the next round starts them again."""
@@ -205,6 +248,10 @@ class Federation:
     def draw_participants(self) -> list[int]:
         """Return the participants of the next round, in increasing order."""
         able = self.engine.available()
+        if self._secret_draw is not None:
+            # Who knew the draws would know who has contributed to a sum.
+            drawn = bernoulli(len(able), self._secret_draw).tolist()
+            return [client for client, takes_part in zip(able, drawn, strict=True) if takes_part]
         if self.participants is None or self._needs_everyone:
             return list(able)
         rng = generator(self.seed, Purpose.PARTICIPANTS, self.rounds_done)
@@ -249,6 +296,10 @@ class Federation:
         sent = self.algorithm.broadcast(self.server, t, generator(self.seed, Purpose.COINS, t))
         if participants is None:
             participants = self.draw_participants()
+        if self.spending is not None:
+            # A client that might have been drawn in secret has spent as much as one that was.
+            is_secret = self._secret_draw is not None
+            self.spending.count(self.engine.available() if is_secret else participants)
         complete = self._needs_everyone
         return sent, self.engine.collect(t, participants, sent, complete=complete)
 
@@ -259,6 +310,10 @@ class Federation:
             raise FedcanonError(
                 f"there is no client {min(unknown)}: there are {len(clients)} clients, numbered "
                 f"{min(clients)} to {max(clients)}."
+            )
+        if self._secret_draw is not None:
+            raise FedcanonError(
+                "with privacy.sampling the participants are drawn in secret: name none."
             )
         participants = sorted(set(participants))
         self._check_participants(len(participants))
@@ -277,6 +332,7 @@ class _Saved:
     cost: Cost
     step_scale: Annotated[float, Field(gt=0, le=1)]
     guard: State
+    spending: State | None = None
 
 
 _SAVED = TypeAdapter(_Saved)

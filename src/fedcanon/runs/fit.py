@@ -94,8 +94,15 @@ def fit(
     """
     if rounds < 1 or evaluate_every < 1:
         raise FedcanonError("the number of rounds and evaluate.every must be at least 1.")
-    penalty = federation.penalty
+    penalty, spending = federation.penalty, federation.spending
     penalty.check_step(federation.algorithm.prox_step(rounds))
+    if spending is not None:
+        if gradient or gradient_tolerance or objective_tolerance:
+            raise FedcanonError(
+                "a private run measures nothing on the clients' data: leave out evaluate.gradient, "
+                "stop.gradient and stop.objective."
+            )
+        gradient = False
     if gradient is None:
         gradient = is_small(federation.problem)
     step = None
@@ -103,7 +110,7 @@ def fit(
         step = gradient_step or stationarity_step(penalty)
         _check_measure(penalty, step)
     history, engine = list(records), federation.engine
-    rides = isinstance(engine, MeasuresWhileTraining)
+    rides = isinstance(engine, MeasuresWhileTraining) and spending is None
 
     def is_due() -> bool:
         t = federation.rounds_done
@@ -116,6 +123,8 @@ def fit(
         numbers = {k: v for observer in observers for k, v in observer.numbers().items()}
         if moment.step_scale < 1:
             numbers["step_scale"] = moment.step_scale
+        if spending is not None:
+            numbers["epsilon"] = spending.epsilon
         record = measure(
             engine,
             moment.server,
@@ -125,7 +134,7 @@ def fit(
             numbers=numbers,
             found=found,
         )
-        if not math.isfinite(record.loss):
+        if spending is None and not math.isfinite(record.loss):
             raise DivergenceError(
                 f"the loss is {record.loss} after round {t}: the run diverged. "
                 "Use smaller steps (beta, alpha), or check the data for missing values."
@@ -151,6 +160,8 @@ def fit(
             observer.event(message)
 
     def reason_to_stop() -> str | None:
+        if spending is not None and spending.is_used_up and federation.rounds_done < rounds:
+            return "privacy budget used up"
         if len(history) < 2:
             return None
         before, last = history[-2:]
@@ -166,13 +177,15 @@ def fit(
     try:
         for observer in observers:
             observer.begin(federation, rounds)
+            for warning in federation.warnings(rounds):
+                observer.event(warning)
         if not (history or rides):
             take_record()
         stopped = reason_to_stop()
         while stopped is None and federation.rounds_done < rounds:
             try:
                 moment = None
-                if isinstance(engine, MeasuresWhileTraining) and is_due():
+                if rides and isinstance(engine, MeasuresWhileTraining) and is_due():
                     moment = _Moment.now(federation)
                     engine.measure_with_next_round(federation.model, gradient=step is not None)
                 found = federation.step()
@@ -187,7 +200,7 @@ def fit(
                     take_record()
             reasons = [observer.round(federation.rounds_done) for observer in observers]
             stopped = stopped or next(filter(None, reasons), None)
-        if rides and history[-1].round < federation.rounds_done:
+        if history[-1].round < federation.rounds_done:
             take_record()
         stopped = stopped or ALL_ROUNDS
         for observer in observers:

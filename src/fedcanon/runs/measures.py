@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -51,7 +52,7 @@ class Record:
 
     Args:
         round: The number of rounds.
-        loss: f(z).
+        loss: f(z); nan in a private run, which does not measure it.
         objective: φ(z) = f(z) + h(z).
         gradient_norm: ‖G^a(z)‖ with G^a(z) = (z − prox_{ah}(z − a∇f(z)))/a, which is 0 at
             stationary points; None if it was not measured.
@@ -77,12 +78,16 @@ class Record:
     evaluation_seconds: float
 
     def flat(self) -> dict[str, Any]:
-        """Return the record as one row of a table, with only the largest of the clients' losses."""
+        """Return the record as one row of a table, with only the largest of the clients' losses.
+
+        What was not measured is None.
+        """
         row = asdict(self)
+        hidden = {k: None for k in ("loss", "objective") if math.isnan(row[k])}
         losses = row.pop("client_losses")
         worst = {"worst_client_loss": max(losses)} if losses else {}
         tables = [row.pop(name) for name in ("test", "diagnostics", "cost")]
-        return {**row, **worst, **tables[0], **tables[1], **tables[2]}
+        return {**row, **hidden, **worst, **tables[0], **tables[1], **tables[2]}
 
 
 def frame(records: Sequence[Record]) -> pd.DataFrame:
@@ -96,6 +101,15 @@ def is_small(problem: Problem) -> bool:
     """Tell whether the full gradient is cheap enough to be measured by default."""
     samples = sum(client.samples for client in problem.clients)
     return samples * len(problem.start) <= SMALL
+
+
+def public_measures(problem: Problem, z: Tensor) -> Evaluation:
+    """Measure a model on the server's test data alone, as a private run must.
+
+    Losses and gradients of clients are exact numbers about their data: they would need a part of
+    the privacy budget. They are not a number (nan).
+    """
+    return Evaluation(math.nan, [], None, problem.test(z))
 
 
 def stationarity(penalty: Penalty, z: Tensor, gradient: Tensor, step: float) -> float:
@@ -145,6 +159,8 @@ def measure(
     started = time.perf_counter()
     algorithm, penalty = engine.rules.algorithm, engine.rules.penalty
     z = algorithm.model(server)
+    if engine.rules.privacy is not None:
+        found = public_measures(engine.problem, z)
     found = found or engine.evaluate(z, gradient=step is not None)
     own = algorithm.diagnostics(server) if isinstance(algorithm, Diagnosed) else {}
     gradient_norm = None

@@ -48,11 +48,32 @@ def with_steps(config: Config, problem: Problem, facts: Facts | None = None) -> 
 
     The ``facts`` are found out if they are not given.
     """
+    if config.privacy is not None:
+        require_given_steps(config.algorithm)
+        return config
     if not open_steps(config.algorithm):
         return config
     if facts is None:
         facts = facts_of(config, problem)
     return filled(config, problem.layout, facts)
+
+
+def require_given_steps(table: Table) -> None:
+    """Raise a ``FedcanonError`` if a step of a private run would be found from the data.
+
+    Steps that are not given keep the defaults of the method, which know nothing of the data.
+
+    Args:
+        table: The ``[algorithm]`` table.
+    """
+    automatic = [key for key, value in table.items() if value == AUTO]
+    if "beta" not in table and hasattr(make_algorithm(without_auto(table)), "beta"):
+        automatic.append("beta")
+    if automatic:
+        raise FedcanonError(
+            f"algorithm.{automatic[0]} cannot be automatic in a private run, because it would be "
+            "found from the data: set it, for instance to what worked on public data of this kind."
+        )
 
 
 def filled(config: Config, layout: Layout, facts: Facts) -> Config:

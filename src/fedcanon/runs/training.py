@@ -221,7 +221,7 @@ def _train_and_save(
     observers: Sequence[Observer],
 ) -> Result:
     """Train, write history, log and checkpoints during the run, and save the model at its end."""
-    federation.engine.use_folder(run.path)
+    federation.use_folder(run.path)
     if federation.problem.data is not None:
         run.write_data(federation.problem.data)
     environment = run.environment

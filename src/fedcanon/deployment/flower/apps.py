@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -329,9 +330,12 @@ class _Log(Observer):
     def record(self, record: Record) -> None:
         test = "".join(f" · {name} {value:.4g}" for name, value in record.test.items())
         stationarity = "" if record.gradient_norm is None else f" · ‖G‖ {record.gradient_norm:.3g}"
+        objective = "" if math.isnan(record.objective) else f" f + h {record.objective:.6g}"
+        spent = record.diagnostics.get("epsilon")
+        private = "" if spent is None else f" · ε {spent:.3g}"
         print(
-            f"round {record.round}: f + h {record.objective:.6g}{stationarity} · "
-            f"{record.sparsity:.1%} zeros{test}",
+            f"round {record.round}:{objective}{stationarity} · "
+            f"{record.sparsity:.1%} zeros{test}{private}",
             flush=True,
         )
 

@@ -17,6 +17,7 @@ TITLES = {
     "gradient_norm": PANELS["gradient_norm"],
     "sparsity": PANELS["sparsity"],
     "worst_client_loss": "largest loss of a client",
+    "epsilon": "privacy spent, ε",
 }
 SHARES = {"accuracy", "sparsity"}
 POINTS = 300

@@ -10,6 +10,7 @@ from fedcanon.report.page.groups import Group
 from fedcanon.report.page.reading import Run
 from fedcanon.report.wording import described, different, duration
 from fedcanon.runs.config import CLIENTS_OWN, DEFAULT_LOSS, DEPLOYED, Config
+from fedcanon.runs.guarantee import in_short
 
 LISTED = 4
 """The largest number of different methods, models, … that the head of a page lists."""
@@ -42,6 +43,7 @@ def facts_of(config: Config, data: DataSummary | None) -> dict[str, str]:
         "model": model_of(config),
         "penalty": described(config.penalty),
         "method": " · ".join(method_of(config)),
+        "privacy": in_short(config) or "none",
         "training": f"{config.rounds:,} rounds · batches of {config.batch_size} · "
         f"{config.precision}",
         "seed": str(config.seed),

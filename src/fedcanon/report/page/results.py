@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -22,6 +23,7 @@ COLUMNS: dict[str, tuple[Callable[[Record], float | None], Write, Write]] = {
     "accuracy": (lambda record: record.test.get("accuracy"), _SHARE, _SHARE),
     "‖G‖": (lambda record: record.gradient_norm, _NUMBER, _DIGITS),
     "zeros": (lambda record: record.sparsity, _SHARE, _SHARE),
+    "ε": (lambda record: record.diagnostics.get("epsilon"), _NUMBER, _DIGITS),
     "prox calls": (lambda r: r.cost.server_prox + r.cost.client_prox, _COUNT, _COUNT),
     "sent": (lambda r: r.cost.bytes_down + r.cost.bytes_up, byte_count, byte_count),
     "seconds": (lambda record: record.cost.seconds, "{:,.1f}".format, _DIGITS),
@@ -55,7 +57,8 @@ def _row(group: Group) -> ResultRow:
         return ResultRow(group.label, 0, {})
     cells = {"rounds": (" / ".join(different(f"{record.round:,}" for record in last)), "")}
     for name, (measure, write_mean, write_deviation) in COLUMNS.items():
-        values = [value for value in map(measure, last) if value is not None]
+        found = [value for value in map(measure, last) if value is not None]
+        values = [value for value in found if not math.isnan(value)]
         if values:
             mean, deviation = mean_and_deviation(values)
             spread = f"± {write_deviation(deviation)}" if deviation else ""

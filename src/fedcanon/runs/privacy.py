@@ -1,0 +1,219 @@
+"""Private runs: what they refuse, what they change, and how much of their budget is spent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from pydantic import TypeAdapter
+
+from fedcanon.algorithms import (
+    Algorithm,
+    AveragedFedCanonPlus,
+    FadingFedCanonPlus,
+    FedCanonPlus,
+    State,
+)
+from fedcanon.compression import Clip, Compressor, Identity
+from fedcanon.engines import Aggregation
+from fedcanon.engines.client import BUFFERS
+from fedcanon.engines.noisy_mean import NoisyMean
+from fedcanon.errors import FedcanonError
+from fedcanon.files import Count, read_json, write_whole
+from fedcanon.objectives import Problem
+from fedcanon.privacy import ClientPrivacy, Privacy, RecordPrivacy
+from fedcanon.runs.config import Config
+from fedcanon.runs.named import make_algorithm
+from fedcanon.runs.record_checks import check_records
+from fedcanon.runs.steps import without_auto
+
+_FILE = "privacy.json"
+
+_COUNTS = TypeAdapter(dict[Count, Count])
+
+
+class Parts(NamedTuple):
+    """The parts of a federation that privacy may change."""
+
+    algorithm: Algorithm
+    compressor: Compressor
+    aggregation: Aggregation | None
+
+
+def make_privacy(config: Config) -> Privacy | None:
+    """Return the guarantee of a configuration, with the noise that its budget allows.
+
+    Raises:
+        FedcanonError: A setting does not fit the level.
+    """
+    given = config.privacy
+    if given is None:
+        return None
+    common = {
+        "clip": given.clip,
+        "delta": given.delta,
+        "sampling": given.sampling,
+        "accountant": given.accountant,
+    }
+    if given.level == "record":
+        if given.forgetting is not None:
+            raise FedcanonError('privacy.forgetting is for privacy.level = "client": leave it out.')
+        steps = getattr(make_algorithm(without_auto(config.algorithm)), "local_steps", 1)
+        return _with_noise(RecordPrivacy, config, {**common, "steps": steps})
+    clients = config.clients.count
+    if given.delta > 1 / (10 * clients):
+        raise FedcanonError(
+            f"privacy.delta = {given.delta:g} would permit to name one of {clients} clients: use "
+            f"at most {1 / (10 * clients):g}."
+        )
+    fading = {} if given.forgetting is None else {"forgetting": given.forgetting}
+    return _with_noise(ClientPrivacy, config, {**common, **fading})
+
+
+def _with_noise(kind: type[Privacy], config: Config, settings: dict[str, Any]) -> Privacy:
+    """Return a guarantee with the given noise, or with the noise that the budget allows."""
+    given = config.privacy
+    assert given is not None
+    rounds = given.rounds or config.rounds
+    if given.noise is None:
+        return kind.within(given.epsilon, rounds, **settings)
+    return kind(noise=given.noise, budget=given.epsilon, rounds=rounds, **settings)
+
+
+def private_parts(privacy: Privacy | None, problem: Problem, parts: Parts) -> Parts:
+    """Return the parts of a private federation; without ``privacy`` they are as they were.
+
+    Raises:
+        FedcanonError: They cannot be private together.
+    """
+    if privacy is None:
+        return parts
+    if problem.start_buffers.numel():
+        raise FedcanonError(
+            "a private run cannot train a model with batch normalisation, whose statistics would "
+            'leave the clients without noise: use group normalisation (model.norm = "group").'
+        )
+    algorithm = private_algorithm(parts.algorithm, privacy)
+    if isinstance(privacy, RecordPrivacy):
+        check_records(problem, parts.algorithm, privacy)
+        return parts._replace(algorithm=algorithm)
+    assert isinstance(privacy, ClientPrivacy)
+    if not isinstance(parts.compressor, Identity | Clip):
+        raise FedcanonError(
+            "privacy of clients clips the updates, and no other compression goes with it: leave "
+            "out compression."
+        )
+    if parts.aggregation is not None:
+        raise FedcanonError(
+            "nobody knows how much noise hides a client behind a robust rule: use privacy of "
+            'records (privacy.level = "record") with it, or leave one of them out.'
+        )
+    return Parts(algorithm, Clip(privacy.clip), _noisy_mean(privacy, problem))
+
+
+def private_algorithm(algorithm: Algorithm, privacy: Privacy) -> Algorithm:
+    """Return the form of an algorithm for private runs: its states fade, its model is averaged.
+
+    Raises:
+        FedcanonError: Clients cannot be protected in runs of this algorithm.
+    """
+    if isinstance(algorithm, AveragedFedCanonPlus):
+        return algorithm
+    average_from = None if privacy.rounds is None else privacy.rounds // 2
+    given = {field.name: getattr(algorithm, field.name) for field in fields(algorithm)}  # type: ignore[arg-type]
+    if not isinstance(privacy, ClientPrivacy):
+        if type(algorithm) is not FedCanonPlus:
+            return algorithm
+        return AveragedFedCanonPlus(**given, average_from=average_from)
+    if type(algorithm) is not FedCanonPlus:
+        raise FedcanonError(
+            "privacy of clients is for FedCanon+, whose updates become small: use "
+            'algorithm.name = "fedcanon+", or privacy.level = "record".'
+        )
+    return FadingFedCanonPlus(**given, average_from=average_from, forgetting=privacy.forgetting)
+
+
+def _noisy_mean(privacy: ClientPrivacy, problem: Problem) -> NoisyMean:
+    nothing = {"u": torch.zeros_like(problem.start), BUFFERS: problem.start_buffers}
+    expected = privacy.sampling * len(problem.clients) if privacy.sampling < 1 else None
+    return NoisyMean(privacy.noise * privacy.clip, nothing, expected)
+
+
+class Spending:
+    """How often each client was asked, and the ε that this has spent.
+
+    A round counts when it begins, whether or not it ends. In a run with a folder the counts are on
+    disk before anything is sent.
+
+    Args:
+        privacy: The guarantee.
+    """
+
+    def __init__(self, privacy: Privacy) -> None:
+        self._privacy, self._path = privacy, Path()
+        self._asked: dict[int, int] = {}
+
+    @property
+    def _most(self) -> int:
+        return max(self._asked.values(), default=0)
+
+    @property
+    def epsilon(self) -> float:
+        """The ε that was spent so far, of the client that was asked most often."""
+        return self._privacy.spent(self._most)
+
+    @property
+    def is_used_up(self) -> bool:
+        """Whether another round could exceed the budget."""
+        return not self._privacy.allows(self._most + 1)
+
+    def count(self, clients: Iterable[int]) -> None:
+        """Count that these clients are going to be asked.
+
+        Raises:
+            FedcanonError: That could exceed the budget.
+        """
+        if self.is_used_up:
+            raise FedcanonError(
+                f"the privacy budget ε = {self._privacy.budget:g} is used up: another round would "
+                "exceed it."
+            )
+        for client in clients:
+            self._asked[client] = self._asked.get(client, 0) + 1
+        self._write()
+
+    def use_folder(self, folder: Path) -> None:
+        """Keep the counts in a folder, which others may not read.
+
+        Raises:
+            FedcanonError: The run was begun, but the folder does not know what it has spent.
+        """
+        folder.chmod(0o700)  # its checkpoints contain what clients have sent
+        self._path = folder / _FILE
+        found = read_json(self._path, _COUNTS)
+        if found is None and self._asked:
+            raise FedcanonError(
+                f"{self._path} is missing, so that nobody knows how much of its privacy budget "
+                "the run has spent: restore it from a copy of the folder, or begin a new run."
+            )
+        self._raise_to(found or {})
+        self._write()
+
+    def state(self) -> State:
+        """Return the counts, for a checkpoint."""
+        return {str(client): count for client, count in self._asked.items()}
+
+    def load(self, state: State) -> None:
+        """Restore a state that ``state`` returned; no count becomes smaller."""
+        self._raise_to({int(client): count for client, count in state.items()})
+
+    def _raise_to(self, counts: Mapping[int, int]) -> None:
+        for client, count in counts.items():
+            self._asked[client] = max(count, self._asked.get(client, 0))
+
+    def _write(self) -> None:
+        if self._path.name:
+            write_whole(self._path, _COUNTS.dump_json(self._asked).decode())
