@@ -1,6 +1,6 @@
 """A world whose server learns sums only: identities, secrets on disk, and crashes on purpose."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import torch
 
@@ -46,7 +46,6 @@ class SecureWorld(World):
         self.identities = [Identity.new() for _ in range(count)]
         self.safes = [InMemory() for _ in range(count)]
         super().__post_init__()
-        self.rules = replace(self.rules, privacy=self.privacy)
 
     @property
     def public(self):
@@ -67,8 +66,10 @@ class SecureWorld(World):
             self.penalty,
             compressor=self.compressor,
             aggregation=self.aggregation,
-            engine=lambda problem, rules: deployment(problem, replace(rules, privacy=self.privacy)),
+            privacy=self.privacy,
+            engine=deployment,
         )
+        self.rules = self.federation.rules
         if self.folder is not None:
             self.federation.engine.use_folder(self.folder)
         kept = self.server_disk.load(None)

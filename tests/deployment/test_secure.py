@@ -443,7 +443,7 @@ def test_a_sum_that_is_too_long_is_discarded():
         world.arrived.append(reply)
 
     there.fates = [pushed] * 1000
-    with pytest.raises(FedcanonError, match="longer than honest clients can make it"):
+    with pytest.raises(FedcanonError, match="the sum is longer than it can be"):
         there.step()
     assert there.membership.acks == acks
     there.fates = []
@@ -538,6 +538,28 @@ def test_the_noise_of_a_sum_has_the_deviation_that_was_asked_for():
     noise = (there.federation.server["e"] - torch.stack(states).mean(0)) * CLIENTS
     expected = s * tau * (CLIENTS / minimum) ** 0.5
     assert abs(float(noise.std()) / expected - 1) < 6 / (2 * d) ** 0.5
+
+
+def test_every_attempt_of_a_private_run_is_counted_and_fewer_than_the_minimum_release_nothing():
+    privacy = ClientPrivacy(clip=0.5, noise=2.0, delta=1e-5)
+    there = world(clients=4, minimum=4, privacy=privacy)
+    there.step()
+    before, seen = there.federation.server["e"], []
+
+    def fate(world, message):
+        seen.append(message)
+        if message.kind == "train" and message.client == 2 and message.round < 4:
+            assert torch.equal(world.federation.server["e"], before)
+            lost(world, message)
+        else:
+            arrives(world, message)
+
+    there.fates = [fate] * 100
+    there.step()
+    assert {message.round for message in seen} == {1, 2, 3, 4}
+    assert not any(message.kind == "unmask" for message in seen if message.round < 4)
+    assert there.federation.spending.state() == dict.fromkeys("0123", 5)
+    assert there.federation.rounds_done == 2
 
 
 # What secure sums are not for

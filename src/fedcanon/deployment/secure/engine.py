@@ -35,7 +35,7 @@ from fedcanon.deployment.status import RoundTimes
 from fedcanon.engines import Collected, Evaluation
 from fedcanon.engines.client import BUFFERS
 from fedcanon.engines.traffic import byte_size
-from fedcanon.errors import FedcanonError
+from fedcanon.errors import FedcanonError, RegroupError
 
 NO_MEASURES = (
     "secure sums hide single clients, and measures would show each of them: close the measures of "
@@ -60,7 +60,7 @@ class SecureEngine(DeployedEngine):
         clients = len(self.settings.identities)
         self._weights = relative_weights(self.settings.weights, clients)
         self._journal, self._norms = Journal(), list[float]()
-        self.attempts = self._counted = 0
+        self.attempts = self._counted = self._failed = self._refused = 0
 
     # A round
 
@@ -91,21 +91,29 @@ class SecureEngine(DeployedEngine):
         return math.fsum(self._weights[client] for client in clients)
 
     def _opened(self, participants: Sequence[int], needed: int) -> Opened:
-        """Attempt sums until one is opened that can be believed."""
-        failed, refused = 0, 0
+        """Attempt sums until one is opened that can be believed.
+
+        Raises:
+            RegroupError: An attempt of a private run has failed. The round begins anew, so that
+                the next attempt is counted like every other.
+        """
         while True:
+            before = self.attempts
             found, why = self._attempt(participants, needed)
             if found is not None and self._is_credible(found):
+                self._failed = self._refused = 0
                 return found
             if found is not None:
-                refused, why = refused + 1, "the sum is longer than honest clients can make it"
-            failed = failed + 1 if self._hopeless else 0
-            if failed == ATTEMPTS:
-                raise self._exchange.errors[-1]
-            if refused == ATTEMPTS:
-                raise FedcanonError(f"round {self._round.t} cannot end: {why}; exclude a client.")
+                self._refused, why = self._refused + 1, "the sum is longer than it can be"
+            self._failed = self._failed + 1 if self._hopeless else 0
+            if ATTEMPTS in (self._failed, self._refused):
+                error = self._exchange.errors[-1] if self._failed == ATTEMPTS else why
+                self._failed = self._refused = 0
+                raise FedcanonError(f"round {self._round.t} cannot end: {error}")
             self._report(self._round.t, why)
             self.status.wait(self.settings.pause)
+            if self.rules.privacy is not None and self.attempts > before:
+                raise RegroupError("an attempt has failed.")
 
     def _is_credible(self, found: Opened) -> bool:
         """Tell whether clients that obey their clip can have made this sum."""
@@ -123,7 +131,9 @@ class SecureEngine(DeployedEngine):
         """Ask clients the four questions of a sum; if it fails, say why."""
         self._hopeless, present = False, self.network.present()
         here = [client for client in participants if client in present]
-        others = [c for c in self.available() if c in present and c not in here]
+        # In a private run only those are asked for whom the round was counted.
+        able = participants if self.rules.privacy is not None else self.available()
+        others = [c for c in able if c in present and c not in here]
         here = sorted([*here, *others[: max(0, needed - len(here))]])
         if len(here) < needed:
             return None, f"only {len(here)} of {needed} needed clients are there"

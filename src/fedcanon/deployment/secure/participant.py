@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 
 from fedcanon.algorithms import State
@@ -57,7 +58,7 @@ class SecureParticipant(Participant):
             )
         if noise_of(self.rules):
             scale = scale_of(self.rules, clients, member.minimum, ())
-            if scale != terms.scale:
+            if not math.isclose(scale, terms.scale, rel_tol=1e-6):
                 raise FedcanonError(
                     f"client {self.client} adds noise for the scale {scale:g}, not for the "
                     f"server's {terms.scale:g}: give all the same app/run.toml."
