@@ -7,7 +7,7 @@ import torch
 from fedcanon import Federation
 from fedcanon.compression import Encoded
 from fedcanon.deployment import Deployment, Ledger
-from fedcanon.deployment.secure.client import Member, SecretFile
+from fedcanon.deployment.secure.client import Member
 from fedcanon.deployment.secure.identity import Identity
 from fedcanon.deployment.secure.participant import SecureParticipant
 from fedcanon.deployment.secure.settings import relative_weights
@@ -39,7 +39,6 @@ class SecureWorld(World):
     folder: object = None
     weights: Weights = field(default_factory=Weights)
     privacy: object = None
-    files: bool = False
 
     def __post_init__(self):
         count = len(self.problem.clients)
@@ -77,10 +76,7 @@ class SecureWorld(World):
             self.federation.load(kept)
 
     def member(self, client):
-        safe = self.safes[client]
-        if self.files:
-            safe = SecretFile.on_disk(self.folder / "sites", client, "run")
-        weights = relative_weights(self.weights, len(self.identities))
+        safe, weights = self.safes[client], relative_weights(self.weights, len(self.identities))
         return Member(
             client,
             self.identities[client],

@@ -17,13 +17,13 @@ from tests.waiting import PATIENCE
 
 pytestmark = [pytest.mark.flower, pytest.mark.nginx]
 
-ROUNDS = 8
+ROUNDS = 6
 SETTINGS = {
     "rounds": ROUNDS,
     "evaluate.gradient": "false",
     "deployment.secure": "true",
     "deployment.minimum": CLIENTS,
-    "deployment.deadline": 15,
+    "deployment.deadline": 10,
 }
 
 

@@ -37,6 +37,7 @@ class Journal:
     """
 
     folder: Path | None = None
+    _last: State | None = None
 
     def attempts(self) -> int:
         """Return the number of attempts that was written last."""
@@ -49,6 +50,7 @@ class Journal:
 
     def keep(self, place: State, opened: Opened) -> None:
         """Write a sum that was opened; ``place`` says in which round of which run."""
+        self._last = place
         if self.folder is not None:
             updates = {str(client): update for client, update in opened.updates.items()}
             content = {"place": place, "updates": updates, "total": opened.total}
@@ -57,7 +59,7 @@ class Journal:
     def opened(self, place: State) -> Opened | None:
         """Return the sum that was opened in this place, if it was not counted yet."""
         path = None if self.folder is None else self.folder / _OPENED
-        if path is not None and path.exists():
+        if path is not None and path.exists() and self._last in (None, place):
             with suppress(FedcanonError):  # a damaged file is as good as none
                 found = read_tree(path, torch.device("cpu"))
                 if found.get("place") == place:
