@@ -56,6 +56,7 @@ def init(
     """Write a Flower app: configuration, data function, certificates, keys and commands."""
     try:
         from fedcanon.deployment.app.project import STUDY, write_app
+        from fedcanon.deployment.secure.configured import new_identities
     except ModuleNotFoundError:
         raise FedcanonError('this needs packages: pip install "fedcanon[flower]".') from None
     hosts = host or ["127.0.0.1", "localhost"]
@@ -71,8 +72,12 @@ def init(
         with console.status("loading data and model …"):
             settings = _without_data(settings)
         clients = settings.clients.count
+        identities = new_identities(settings)
+        if identities:
+            public = [identity.public for identity in identities]
+            settings = changed(settings, {"deployment.identities": public})
         content = tomli_w.dumps(settings.model_dump(exclude_none=True))
-        write_app(folder, content, clients, hosts, port)
+        write_app(folder, content, clients, hosts, port, identities=identities)
         advice = (
             f"Your own data are one function, in app/data.py. 'fedcanon deploy try {plain(folder)}'"
             " is a dry run."

@@ -13,6 +13,12 @@ from fedcanon.errors import FedcanonError
 site = typer.Typer(no_args_is_help=True, help="Take part in a training, as one of its clients.")
 app.add_typer(site, name="site")
 
+Folder = Annotated[
+    Path, typer.Argument(metavar="DIR", help="The folder of a site, with its site.toml.")
+]
+
+_PACKAGES = 'this needs packages: pip install "fedcanon[flower]".'
+
 
 @site.callback()
 def _group() -> None:
@@ -20,16 +26,23 @@ def _group() -> None:
 
 
 @site.command()
-def start(
-    folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="The folder of a site, with its site.toml.")
-    ],
-) -> None:
+def start(folder: Folder) -> None:
     """Connect to the server and answer its messages, until Ctrl-C or SIGTERM."""
     try:
         import flwr  # noqa: F401
 
         from fedcanon.deployment.site import read_site, run_site
     except ModuleNotFoundError:
-        raise FedcanonError('this needs packages: pip install "fedcanon[flower]".') from None
+        raise FedcanonError(_PACKAGES) from None
     run_site(read_site(folder))
+
+
+@site.command()
+def identity(folder: Folder) -> None:
+    """Print the public identity of a site for secure sums; make it first if there is none."""
+    try:
+        from fedcanon.deployment.secure.identity import Identity
+        from fedcanon.deployment.site import read_site
+    except ModuleNotFoundError:
+        raise FedcanonError(_PACKAGES) from None
+    print(Identity.made_at(read_site(folder).identity).public)

@@ -7,4 +7,4 @@ from .protocol import Network as Network
 from .protocol import Presence as Presence
 from .protocol import Reply as Reply
 from .server import DeployedEngine as DeployedEngine
-from .server import Deployment as Deployment
+from .settings import Deployment as Deployment

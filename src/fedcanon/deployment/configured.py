@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fedcanon.algorithms import Algorithm, SecondOrder
 from fedcanon.deployment.protocol import Network
-from fedcanon.deployment.server import Deployment
+from fedcanon.deployment.settings import Deployment
 from fedcanon.deployment.weights import Weights
 from fedcanon.errors import FedcanonError
 from fedcanon.expansion import expansion_length
@@ -17,7 +17,8 @@ def deployment_on(network: Network, config: Config) -> Deployment:
     """Return the deployment over a network with the settings of a configuration.
 
     Raises:
-        FedcanonError: A round needs more updates than clients are asked.
+        FedcanonError: A round needs more updates than clients are asked, or secure sums have no
+            identities.
     """
     settings = config.deployment
     most = config.clients.participants or config.clients.count
@@ -25,6 +26,11 @@ def deployment_on(network: Network, config: Config) -> Deployment:
         raise FedcanonError(
             f"deployment.minimum is {settings.minimum}, but only {most} clients are asked in a "
             "round: set it to at most that."
+        )
+    if settings.secure and not settings.identities:
+        raise FedcanonError(
+            "deployment.secure needs deployment.identities, the public identities of all clients "
+            "in their order: 'fedcanon site identity' prints them, each at its site."
         )
     return Deployment(
         network,
@@ -35,6 +41,7 @@ def deployment_on(network: Network, config: Config) -> Deployment:
         weights=weights_rule(config),
         outlier=settings.outlier,
         state_memory=int(config.engine.state_memory * GIB),
+        identities=settings.identities if settings.secure else (),
     )
 
 

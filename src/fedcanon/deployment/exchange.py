@@ -28,19 +28,33 @@ class Exchange:
         self._deadline, self._pause = deadline, pause
         self._open: dict[str, int] = {}
         self.errors: list[FedcanonError] = []
+        self._waited_for = 0
 
     def repeat(self, ask: Callable[[], bool], answers: Sized) -> None:
         """Call ``ask`` until it returns True; raise an error if every client keeps failing."""
-        self._open, failed = {}, 0
+        failed = 0
+        self.forget()
         while True:
-            self.errors, self._waited_for = [], 0
+            self.begin()
             if ask():
                 return
-            hopeless = not answers and len(self.errors) >= self._waited_for > 0
-            failed = failed + 1 if hopeless else 0
+            failed = 0 if answers or not self.is_hopeless else failed + 1
             if failed == ATTEMPTS:
                 raise self.errors[-1]
             self._status.wait(self._pause)
+
+    def forget(self) -> None:
+        """Ignore replies to all messages so far, should they still come."""
+        self._open = {}
+
+    def begin(self) -> None:
+        """Count from now on how many clients are asked, and how many fail."""
+        self.errors, self._waited_for = [], 0
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether every client that was asked has failed by an error of its own."""
+        return len(self.errors) >= self._waited_for > 0
 
     def replies(self, messages: Iterable[Message]) -> Iterator[tuple[int, Reply]]:
         """Send messages and yield replies until the deadline, each with its client.

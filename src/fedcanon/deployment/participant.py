@@ -62,20 +62,25 @@ class Participant:
         try:
             if message.client != self.client:
                 raise FedcanonError(f"client {message.client} is not at this node.")
-            content, question = parted(message.content)
-            if message.kind == "evaluate":
-                measures = self._measures(decoded(content))
-                reply = replace(reply, kind="measures", content=measures)
-            else:
-                train = self._train_with_ledger if message.keeps else self._train_stateless
-                reply = train(replace(message, content=content), reply)
-            if question and reply.kind == "update":
-                measures = self._measures({**decoded(content), **decoded(question)})
-                reply = replace(reply, content=joined(reply.content, measures))
+            reply = self._answered(message, reply)
         except FedcanonError as error:
             reply = replace(reply, kind="failure", reason=str(error)[:1000])
         content = packed(reply.content)
         return replace(reply, content=content, seconds=time.perf_counter() - started)
+
+    def _answered(self, message: Message, reply: Reply) -> Reply:
+        """Return the reply to a message, with its content; it may raise a ``FedcanonError``."""
+        content, question = parted(message.content)
+        if message.kind == "evaluate":
+            return replace(reply, kind="measures", content=self._measures(decoded(content)))
+        if message.kind != "train":
+            raise FedcanonError(f"client {self.client} takes no part in secure sums.")
+        train = self._train_with_ledger if message.keeps else self._train_stateless
+        reply = train(replace(message, content=content), reply)
+        if question and reply.kind == "update":
+            measures = self._measures({**decoded(content), **decoded(question)})
+            reply = replace(reply, content=joined(reply.content, measures))
+        return reply
 
     def _train_stateless(self, message: Message, reply: Reply) -> Reply:
         received, prox = decoded(message.content), CountedProx(self.rules.penalty)
@@ -95,12 +100,7 @@ class Participant:
         return encode_upload(self.rules, upload, self.objective.buffers.clone(), work)
 
     def _train_with_ledger(self, message: Message, reply: Reply) -> Reply:
-        if self.open_ledger is None:
-            raise FedcanonError(
-                f"client {self.client} must keep its own state, but has no folder for it: start "
-                'its SuperNode with state="folder" in --node-config.'
-            )
-        ledger, prox = self.open_ledger(message.run), CountedProx(self.rules.penalty)
+        ledger, prox = self._ledger(message.run), CountedProx(self.rules.penalty)
         before = ledger.load()
         account, recalls = before.after(message), isinstance(self.rules.algorithm, Recalling)
         if account is None:
@@ -126,6 +126,14 @@ class Participant:
             base=account.base,
             prox_calls=prox.calls,
         )
+
+    def _ledger(self, run: str) -> Ledger:
+        if self.open_ledger is None:
+            raise FedcanonError(
+                f"client {self.client} must keep its own state, but has no folder for it: start "
+                'its SuperNode with state="folder" in --node-config.'
+            )
+        return self.open_ledger(run)
 
     def _completed(self, message: Message, previous: State) -> State:
         received, algorithm = decoded(message.content), self.rules.algorithm

@@ -19,6 +19,15 @@ Number = Annotated[int, Field(ge=0, lt=2**40)]
 Name = Annotated[str, Field(pattern="^[0-9A-Za-z_-]{0,64}$")]
 """The name of a message, a run or an update: names become names of files and stand in tables."""
 
+Hex = Annotated[str, Field(pattern="^([0-9a-f]{2}){0,160}$")]
+"""Bytes of a secure sum, in hexadecimal digits."""
+
+Peers = Annotated[dict[Number, Hex], Field(max_length=1000)]
+"""What a message of a secure sum has from or for each client."""
+
+Kind = Literal["train", "evaluate", "keys", "shares", "unmask"]
+"""What a message asks."""
+
 START = "start"
 """The entry with the model at the beginning of the generation, for a client without a state.
 
@@ -34,6 +43,8 @@ _MEASURE = "measure/"
 class Message:
     """The server's request to one client: to train in a round, or to evaluate a model.
 
+    The kinds "keys", "shares" and "unmask" are the other questions of a secure sum; see ``secure``.
+
     Args:
         id: The name of this message.
         client: The number of the client.
@@ -45,11 +56,15 @@ class Message:
         keeps: Whether the client stores its own state.
         ack: The name of the client's last accepted update in this generation.
         recalls: Whether the client computes a part of the broadcast itself; see ``Recalling``.
+        scale: The largest entry of an update in a secure sum, in its first question.
+        broadcast: The digest of the broadcast that will follow, also there.
+        peers: What the server passes on in a secure sum: to "shares" the signed keys of all
+            clients, to "train" the boxes for this client, to "unmask" who has survived.
     """
 
     id: Name
     client: Number
-    kind: Literal["train", "evaluate"]
+    kind: Kind
     run: Name
     generation: Number
     round: Number
@@ -57,6 +72,9 @@ class Message:
     keeps: bool = False
     ack: Name | None = None
     recalls: bool = False
+    scale: Annotated[float, Field(ge=0, lt=1e100)] = 0.0
+    broadcast: Name = ""
+    peers: Peers = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -68,7 +86,7 @@ class Reply:
         client: The number of the client.
         kind: "update" after training; "measures" after an evaluation; "mismatch" if client or
             server has lost its state; "failure" after an error of the client; "lost" if there will
-            be no answer.
+            be no answer; "keys", "shares" and "unmask" after these questions of a secure sum.
         generation: The generation of the round; for a mismatch, the one that the client knows.
         round: The number of the round.
         content: The upload, or the measures.
@@ -77,11 +95,13 @@ class Reply:
         prox_calls: How often the client has evaluated the prox.
         seconds: How long the client has worked.
         reason: What went wrong in a failure.
+        peers: In a secure sum: the client's own signed keys, its boxes for all clients, or a share
+            of one secret of each client.
     """
 
     answers: Name
     client: Number
-    kind: Literal["update", "measures", "mismatch", "failure", "lost"]
+    kind: Literal["update", "measures", "mismatch", "failure", "lost", "keys", "shares", "unmask"]
     generation: Number
     round: Number
     content: State = field(default_factory=dict)
@@ -90,6 +110,7 @@ class Reply:
     prox_calls: Annotated[int, Field(ge=0, le=10**6)] = 0
     seconds: Annotated[float, Field(ge=0, le=10**7)] = 0.0
     reason: Annotated[str, Field(max_length=2000)] = ""
+    peers: Peers = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Literal
 
 from torch import Tensor
 
@@ -23,17 +22,12 @@ from fedcanon.deployment.collection import Collection, Vault
 from fedcanon.deployment.exchange import Exchange
 from fedcanon.deployment.measuring import Measuring
 from fedcanon.deployment.membership import Membership
-from fedcanon.deployment.protocol import START, Message, Network, Reply, joined, parted
+from fedcanon.deployment.protocol import START, Message, Reply, joined, parted
 from fedcanon.deployment.relay import make_relay
+from fedcanon.deployment.settings import Deployment
 from fedcanon.deployment.states import ClientStates
 from fedcanon.deployment.status import ADMIT, EXCLUDE, RoundTimes, Status
-from fedcanon.deployment.validity import (
-    Fault,
-    Usual,
-    fault,
-    largest_norm,
-)
-from fedcanon.deployment.weights import Weights
+from fedcanon.deployment.validity import Fault, Usual, fault, largest_norm
 from fedcanon.engines import Collected, Evaluation, MeasuresWhileTraining, Rules
 from fedcanon.engines.client import BUFFERS
 from fedcanon.engines.combining import Combining
@@ -43,44 +37,11 @@ from fedcanon.engines.work import IdleWork
 from fedcanon.errors import DivergenceError, FedcanonError, RegroupError, StartOverError
 from fedcanon.objectives import Problem
 from fedcanon.objectives.problem import no_test
-from fedcanon.units import GIB
 
 DIVERGED = "the run has diverged. Use smaller steps (beta, alpha), or look for missing values."
 
 ODD_LOSS = 1000.0
 """A loss of more than so many times what is usual is not believed."""
-
-
-@dataclass(frozen=True)
-class Deployment:
-    """Makes engines for real clients, which may answer late or not at all.
-
-    Args:
-        network: Carries messages to the clients and back.
-        keeper: Who keeps client states: the "server", or each "client" its own.
-        minimum: Updates that a round needs; clients are asked again if there are fewer.
-        deadline: Seconds after which a round ends without the clients that have not answered.
-        max_restarts: How often a client may lose its state before it is excluded.
-        weights: The rule for the weight of a client that joins.
-        outlier: An update is refused if its norm, or that of the client's new state, is more than
-            so many times what is usual in the run.
-        state_memory: The server keeps client states on disk if they need more than so many bytes.
-        pause: Seconds to wait before clients are asked again.
-    """
-
-    network: Network
-    keeper: Literal["server", "client"] = "server"
-    minimum: int = 1
-    deadline: float = 600.0
-    max_restarts: int = 3
-    weights: Weights = field(default_factory=Weights)
-    outlier: float = 10.0
-    state_memory: int = GIB
-    pause: float = 2.0
-
-    def __call__(self, problem: Problem, rules: Rules) -> DeployedEngine:
-        """Make the engine for a problem."""
-        return DeployedEngine(problem, rules, self)
 
 
 @dataclass
@@ -146,10 +107,7 @@ class DeployedEngine(MeasuresWhileTraining):
             self._ask([client for client in asked if client not in updates])
             if len(updates) >= needed:
                 return True
-            self.status.note(f"round {t}: only {len(updates)} of {needed} needed updates came")
-            self.status.write(t, self.membership, self.network.present())
-            if self.status.ordered(EXCLUDE) & members.keys():
-                raise RegroupError("clients have left.")
+            self._report(t, f"only {len(updates)} of {needed} needed updates came")
             self._round.require_hope(needed, members)
             others = [client for client in self.available() if client not in asked]
             asked.extend(others[: needed - len(updates)])
@@ -173,6 +131,13 @@ class DeployedEngine(MeasuresWhileTraining):
         return Collected(
             mean, share, self._round.traffic, prox_calls, evaluation, level, verdict, waits
         )
+
+    def _report(self, t: int, shortage: str) -> None:
+        """Say why a round does not end yet, and begin it anew if the operator excludes a client."""
+        self.status.note(f"round {t}: {shortage}")
+        self.status.write(t, self.membership, self.network.present())
+        if self.status.ordered(EXCLUDE) & self.membership.members.keys():
+            raise RegroupError("clients have left.")
 
     def _ask(self, clients: Sequence[int]) -> None:
         """Ask clients for updates, and accept those that come before the deadline."""

@@ -139,6 +139,10 @@ class DeploymentSection(Section):
     ``shape`` of one input and the number of ``classes``; a simulation takes them from its data.
     An update more than ``outlier`` times as large as usual is refused. ``samples`` are the clients'
     numbers of samples as the operator knows them, for weights that no client can claim.
+
+    With ``secure``, the server learns sums of at least ``minimum`` updates and no single one;
+    ``identities`` are the public identities of the clients in their order, which
+    'fedcanon site identity' prints at each site.
     """
 
     state: Literal["server", "client"] = "server"
@@ -149,6 +153,8 @@ class DeploymentSection(Section):
     samples: list[PositiveInt] = []
     shape: list[PositiveInt] = []
     classes: PositiveInt | None = None
+    secure: bool = False
+    identities: list[str] = []
 
 
 class PrivacySection(Section):

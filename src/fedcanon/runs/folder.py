@@ -83,7 +83,16 @@ _RECORD = TypeAdapter(Record)
 
 
 _FIRST_FILES = frozenset(
-    {"environment.json", "seal", "config.toml", "log.txt", "deployment.json", ".lock"}
+    {
+        "environment.json",
+        "seal",
+        "config.toml",
+        "log.txt",
+        "deployment.json",
+        "attempts.json",
+        "opened.safetensors",
+        ".lock",
+    }
 )
 """What the folder of a run has before there is anything to resume."""
 

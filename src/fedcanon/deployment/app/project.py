@@ -16,6 +16,7 @@ from jinja2 import Environment, StrictUndefined
 
 from fedcanon.deployment.app.credentials import write_certificates
 from fedcanon.deployment.app.sites import DATA_NODE, TABLE_NODE, write_site
+from fedcanon.deployment.secure.identity import Identity
 from fedcanon.errors import FedcanonError
 from fedcanon.files import explained, new_folder
 from fedcanon.version import __version__
@@ -44,7 +45,13 @@ OWN_FILES = {
 
 
 def write_app(
-    folder: Path, config: str, clients: int, hosts: Sequence[str], port: int, name: str = RUN
+    folder: Path,
+    config: str,
+    clients: int,
+    hosts: Sequence[str],
+    port: int,
+    name: str = RUN,
+    identities: Sequence[Identity] = (),
 ) -> None:
     """Write the folder of a deployment; if that fails, no part of the folder remains.
 
@@ -58,6 +65,8 @@ def write_app(
         hosts: The names and addresses of the server; clients connect to the first.
         port: The port of the server. The SuperLink has the next one, on 127.0.0.1.
         name: The name of the configuration file: ``RUN`` or ``STUDY``.
+        identities: By which sites know each other in secure sums, to try them; none if every site
+            makes its own.
 
     Raises:
         FedcanonError: The folder exists, has a space in its path, or cannot be written; a host is
@@ -76,7 +85,7 @@ def write_app(
         values |= {"address": address, "listen": _listens_on(hosts)}
         values |= {"name": _package_name(folder.name), "version": __version__}
         command = str(Path(sys.executable).with_name("fedcanon"))
-        values |= {"user": _user(), "command": command}
+        values |= {"user": _user(), "command": command, "secure": bool(identities)}
         write_certificates(unfinished / "server", hosts)
         for file in FILES:
             _write(unfinished / file, file, values)
@@ -85,7 +94,9 @@ def write_app(
         (unfinished / "app" / name).write_text(config, encoding="utf-8")
         for client in range(clients):
             site, authority = unfinished / "sites" / str(client), unfinished / "server" / "ca.pem"
-            write_site(site, folder, client, address, port + 2 + client, authority, NODES[name])
+            own = identities[client] if identities else None
+            settings = (address, port + 2 + client, authority, NODES[name], own)
+            write_site(site, folder, client, *settings)
     folder.chmod(0o700)
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 import tomli_w
 
 from fedcanon.deployment.app.credentials import write_node_key
+from fedcanon.deployment.secure.identity import FILE as IDENTITY
+from fedcanon.deployment.secure.identity import Identity
 
 DATA_NODE = """
 [node]  # what the function load in app/data.py gets as node
@@ -80,6 +82,7 @@ def write_site(
     port: int,
     authority: Path,
     node: str = DATA_NODE,
+    identity: Identity | None = None,
 ) -> None:
     """Write the folder of one client, for its owner alone.
 
@@ -91,6 +94,7 @@ def write_site(
         port: The port that the SuperNode uses on the client's machine.
         authority: The certificate of the authority that has signed the server's.
         node: The end of its site.toml: what its app is told.
+        identity: By which other sites know it in secure sums, to try them.
     """
     folder.mkdir(mode=0o700, parents=True)
     settings = {
@@ -105,6 +109,8 @@ def write_site(
     (folder / "site.toml").write_text(content, encoding="utf-8")
     shutil.copy(authority, folder / "ca.pem")
     write_node_key(folder / "key")
+    if identity is not None:
+        identity.write(folder / IDENTITY)
     place = deployment / "sites" / str(client)
     path = str(place).replace("%", "%%")  # which systemd would replace
     unit = UNIT.format(place=path, client=client, server=server, python=sys.executable)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,8 @@ from fedcanon.deployment.flower.nodes import Nodes
 from fedcanon.deployment.ledger import Ledger, own_secret
 from fedcanon.deployment.participant import Participant
 from fedcanon.deployment.protocol import Presence
+from fedcanon.deployment.secure.configured import secured
+from fedcanon.deployment.secure.identity import FILE as IDENTITY
 from fedcanon.deployment.server import DeployedEngine
 from fedcanon.engines.work import CountedProx
 from fedcanon.errors import FedcanonError
@@ -44,6 +46,7 @@ from fedcanon.runs.folder import RunFolder
 from fedcanon.runs.measures import Record
 from fedcanon.runs.named import make_algorithm, make_compressor, make_dataset
 from fedcanon.runs.observers import Observer
+from fedcanon.runs.privacy import private_algorithm
 from fedcanon.runs.steps import (
     AUTO,
     facts_from,
@@ -270,11 +273,13 @@ def _participant(folder: Path, load: Load, context: Context) -> Participant:
     problem = problem_on(config, dataset, [torch.arange(len(dataset.train))])
     table = without_auto(config.algorithm)  # the server's messages have the steps
     rules = make_rules(config.model_copy(update={"algorithm": table}), problem.layout)
+    if rules.privacy is not None:
+        rules = replace(rules, algorithm=private_algorithm(rules.algorithm, rules.privacy))
     objective, rng = problem.clients[0], generator(config.seed, Purpose.SMOOTHNESS, client)
     told = partial(told_by, objective, problem.start, rules.batch_size, rng)
     kept = node.get("state")
     states = None if kept is None else Path(str(kept))
-    return Participant(
+    participant = Participant(
         client,
         rules,
         objective,
@@ -284,6 +289,10 @@ def _participant(folder: Path, load: Load, context: Context) -> Participant:
         told if open_steps(config.algorithm) else tuple,
         None if states is None else own_secret(states),
     )
+    if not config.deployment.secure:
+        return participant
+    identity = Path(str(node.get("identity", IDENTITY)))
+    return secured(participant, config, states, identity)
 
 
 def _checked(config: Config, data: ClientData, client: int) -> Dataset:

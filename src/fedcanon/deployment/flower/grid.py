@@ -95,7 +95,9 @@ class GridNetwork:
             self._sent = {k: v for k, v in self._sent.items() if (v[0].kind, v[0].round) == wanted}
         while some:
             there = [(m, clients[m.client][0]) for m in some if m.client in clients]
-            pushed = self._push([self._to_flower(to_records(m), node, m.kind) for m, node in there])
+            pushed = self._push(
+                [self._to_flower(to_records(m), node, _flower_kind(m)) for m, node in there]
+            )
             headers = [(replace(message, content={}), node) for message, node in there]
             self._sent |= dict(zip(pushed, headers, strict=True))
             some = list(islice(waiting, AT_ONCE))
@@ -179,3 +181,8 @@ class GridNetwork:
         except FedcanonError as error:
             return replace(lost, reason=str(error))
         return replace(reply, answers=message.id)
+
+
+def _flower_kind(message: Message) -> str:
+    """Return the kind of message that Flower's apps know: all questions of a round are one."""
+    return message.kind if message.kind == "evaluate" else "train"

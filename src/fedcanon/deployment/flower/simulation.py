@@ -49,6 +49,10 @@ class FlowerSimulation:
 
     def __call__(self, problem: Problem, rules: Rules) -> DeployedEngine:
         """Make the engine for a problem."""
+        if self.config.deployment.secure:
+            raise FedcanonError(
+                "secure sums are for real clients: leave out deployment.secure in a simulation."
+            )
         written = self.config.model_dump_json()
         network = SimulatedNetwork(
             lambda folder: answering_app(partial(_participant, written, folder)),

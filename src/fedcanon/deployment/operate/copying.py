@@ -14,6 +14,7 @@ import tomli_w
 from fedcanon.deployment.app.credentials import write_certificates
 from fedcanon.deployment.app.sites import write_site
 from fedcanon.deployment.operate.folder import CONNECTION, DeploymentFolder
+from fedcanon.deployment.secure.configured import new_identities
 from fedcanon.errors import FedcanonError
 from fedcanon.runs.config import Config, changed, load_config
 
@@ -51,6 +52,8 @@ def copy_of(folder: DeploymentFolder, place: Path) -> tuple[DeploymentFolder, in
         The copy, and its public port.
     """
     config = _fewer(load_config(folder.path / "app" / "run.toml"))
+    identities = new_identities(config)
+    config = changed(config, {"deployment.identities": [own.public for own in identities]})
     public, inner, *ports = free_ports(2 + config.clients.count)
     place.mkdir(mode=0o700)
     shutil.copytree(folder.path / "app", place / "app")
@@ -73,7 +76,8 @@ def copy_of(folder: DeploymentFolder, place: Path) -> tuple[DeploymentFolder, in
 
     for client, port in enumerate(ports):
         site, ca = place / "sites" / str(client), place / "server" / "ca.pem"
-        write_site(site, place, client, f"127.0.0.1:{public}", port, ca)
+        own = identities[client] if identities else None
+        write_site(site, place, client, f"127.0.0.1:{public}", port, ca, identity=own)
         settings = _read_toml(site / "site.toml") | {"node": {"samples": SAMPLES}}
         _write_toml(site / "site.toml", settings)
     return DeploymentFolder(place), public
@@ -92,7 +96,8 @@ def _fewer(config: Config) -> Config:
     """Return the configuration with few rounds and sites."""
     sites = min(config.clients.count, MOST_SITES)
     fewer: dict[str, object] = {"rounds": ROUNDS, "evaluate.every": 1, "clients.count": sites}
-    fewer |= {"deployment.minimum": min(config.deployment.minimum, sites), "deployment.samples": []}
+    fewer |= {"deployment.minimum": min(config.deployment.minimum, sites)}
+    fewer |= {"deployment.samples": [], "deployment.identities": []}
     if config.clients.participants is not None:
         fewer["clients.participants"] = min(config.clients.participants, sites)
     return changed(config, fewer)

@@ -33,7 +33,8 @@ def private_folder(site: Site) -> Iterator[Path]:
         with private_file(folder / SECRET) as file:
             file.write(secrets.token_bytes(32))
         write_certificates(folder / "certificates", [HOST], days=_DAYS)
-        node = {"client": site.client, "state": str(site.state), **site.node}
+        own = {"client": site.client, "state": str(site.state), "identity": str(site.identity)}
+        node = {**own, **site.node}
         (folder / "node.toml").write_text(tomli_w.dumps(node), encoding="utf-8")
         yield folder
 

@@ -63,6 +63,7 @@ class Site(BaseModel):
         server: Host and port of the server.
         root_certificates: The certificate of the authority that has signed the server's.
         key: The private key by which the server knows this site.
+        identity: The private key by which other sites know this site, in secure sums.
         state: The folder for what must survive a restart.
         port: The port on 127.0.0.1 by which the SuperNode gives out messages.
         node: Further entries that the app's function ``load`` gets, such as the path of a table.
@@ -74,6 +75,7 @@ class Site(BaseModel):
     server: Annotated[str, AfterValidator(_address)]
     root_certificates: _Path = Field("ca.pem", validate_default=True)
     key: _Path = Field("key", validate_default=True)
+    identity: _Path = Field("identity", validate_default=True)
     state: _Path = Field("state", validate_default=True)
     port: Annotated[int, Field(gt=0, lt=2**16)]
     node: dict[_Key, _Entry] = {}
@@ -95,7 +97,7 @@ def read_site(folder: Path) -> Site:
         raise FedcanonError("\n".join(mistakes)) from None
     except (ValueError, RecursionError) as error:
         raise FedcanonError(f"{path} is not valid TOML: {error}.") from None
-    if own := site.node.keys() & {"client", "state"}:
+    if own := site.node.keys() & {"client", "state", "identity"}:
         raise FedcanonError(f"{path}: {min(own)} does not belong in [node], but above it.")
     _check_certificates(site.root_certificates)
     _check_key(site.key)

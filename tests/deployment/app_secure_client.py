@@ -1,0 +1,29 @@
+"""The client of secure deployments under test: a file lets it halt before an answer leaves it."""
+
+import time
+from pathlib import Path
+
+from app.data import load
+from flwr.clientapp import ClientApp
+
+from fedcanon.deployment.flower.apps import client_app
+from fedcanon.deployment.flower.wire import to_message
+
+honest = client_app(Path(__file__).parent, load)
+app = ClientApp()
+
+
+@app.query()
+def introduce(letter, context):
+    return honest(letter, context)
+
+
+@app.train()
+def answer(letter, context):
+    message, node = to_message(letter.content), context.node_config
+    reply = honest(letter, context)
+    halt = Path(node["data"]) / f"halt-{node['client']}-{message.kind}"
+    if halt.exists():
+        halt.rename(halt.with_name(halt.name.replace("halt", "halted")))
+        time.sleep(3600)
+    return reply

@@ -1,0 +1,70 @@
+"""Secure sums in real processes on loopback, with sites and a server that are killed."""
+
+import json
+import shutil
+import signal
+
+import pytest
+import torch
+
+pytest.importorskip("flwr")
+
+from fedcanon.checkpoint import Checkpoints
+from tests.deployment.driver import CPU, HERE, Driver
+from tests.deployment.problem import CLIENTS
+from tests.deployment.test_real import local_run
+from tests.waiting import PATIENCE
+
+pytestmark = [pytest.mark.flower, pytest.mark.nginx]
+
+ROUNDS = 6
+SETTINGS = {
+    "rounds": ROUNDS,
+    "evaluate.gradient": "false",
+    "deployment.secure": "true",
+    "deployment.minimum": CLIENTS,
+    "deployment.deadline": 10,
+}
+
+
+def halted(there, client, kind):
+    """Let a site halt when it has an answer of this kind ready."""
+    (there.data / f"halt-{client}-{kind}").touch()
+    there.until(
+        (there.data / f"halted-{client}-{kind}").exists, PATIENCE, f"{client} halts at {kind}"
+    )
+
+
+@pytest.mark.slow
+def test_sites_that_are_killed_in_every_step_break_nothing(tmp_path):
+    with Driver.at(tmp_path, "client", **SETTINGS) as there:
+        shutil.copy(HERE / "app_secure_client.py", there.folder / "app" / "client.py")
+        shutil.copy(HERE / "app_secure_server.py", there.folder / "app" / "server.py")
+        there.bring_up()
+        there.rounds_pass(1)
+        for client, kind in enumerate(("keys", "shares", "train")):
+            halted(there, client, kind)
+            there.stop(f"client-{client}", signal.SIGKILL)
+            assert there.invariant() < 1e-14
+            there.bring_back(client)
+        there.rounds_pass(1)
+        halted(there, 1, "unmask")
+        there.kill_server()
+        assert there.invariant() < 1e-14
+        there.stop("client-1", signal.SIGKILL)
+        there.bring_back(1)
+        there.start_run()
+        there.until(there.ended, PATIENCE, "the run ends")
+        assert there.invariant() < 1e-14
+        engine = Checkpoints(there.run / "checkpoints").load(CPU)["engine"]
+        assert engine["membership"]["generation"] == 1  # nobody has lost a state
+        assert engine["secure"]["attempts"] > ROUNDS
+        assert engine["clients"] == {}
+        state = Checkpoints(there.run / "checkpoints").load(CPU)
+        exact = local_run(ROUNDS).server["z"]
+        assert torch.allclose(state["server"]["z"], exact, rtol=0, atol=1e-6)
+        for client in range(CLIENTS):
+            [secrets] = there.state(client).glob(f"*/secrets-{client}.json")
+            assert secrets.stat().st_mode & 0o077 == 0
+            last = json.loads(secrets.read_text())["terms"]["round"]
+            assert last == engine["secure"]["attempts"] - 1
