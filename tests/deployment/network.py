@@ -10,7 +10,6 @@ from fedcanon.checkpoint import Part
 from fedcanon.compression import Identity, decoded
 from fedcanon.deployment import Deployment, Ledger, Participant
 from fedcanon.deployment.relay import make_relay
-from fedcanon.engines import Rules
 from fedcanon.engines.traffic import copied
 
 
@@ -52,6 +51,7 @@ class World:
     compressor: object = field(default_factory=Identity)
     aggregation: object = None
     adversary: object = None
+    privacy: object = None
     computed: dict = field(default_factory=dict)
     under_way: list = field(default_factory=list)
     arrived: list = field(default_factory=list)
@@ -62,7 +62,6 @@ class World:
         self.server_disk = Disk()
         self.disks = [Disk() for _ in self.problem.clients]
         self.there = set(range(len(self.problem.clients)))
-        self.rules = Rules(self.algorithm, self.penalty, compressor=self.compressor)
         self.start_server()
 
     def start_server(self):
@@ -75,8 +74,10 @@ class World:
             compressor=self.compressor,
             aggregation=self.aggregation,
             adversary=self.adversary,
+            privacy=self.privacy,
             engine=Deployment(self, keeper=self.keeper, minimum=self.minimum, pause=0.0),
         )
+        self.rules = self.federation.rules
         kept = self.server_disk.load(None)
         if kept is not None:
             self.federation.load(kept)
@@ -109,7 +110,7 @@ class World:
             return copied(Ledger(self.disks[message.client]).load().pending.state)
         engine, content = self.federation.engine, decoded(reply.content)
         sent = engine._round.sent
-        relay = make_relay(self.algorithm)
+        relay = make_relay(self.rules.algorithm)
         return relay.settle(engine.states.read(message.client), sent, content)[1]
 
     # The network, as the engine sees it.

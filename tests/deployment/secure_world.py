@@ -38,7 +38,6 @@ class SecureWorld(World):
     minimum: int = 3
     folder: object = None
     weights: Weights = field(default_factory=Weights)
-    privacy: object = None
 
     def __post_init__(self):
         count = len(self.problem.clients)

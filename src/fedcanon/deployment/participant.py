@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 import uuid
 from collections.abc import Callable, Sequence
@@ -19,6 +20,9 @@ from fedcanon.engines.work import ClientWork, CountedProx
 from fedcanon.errors import FedcanonError
 from fedcanon.objectives import Objective
 from fedcanon.objectives.problem import Test, no_test
+from fedcanon.privacy import ClientPrivacy
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -49,8 +53,12 @@ class Participant:
 
     @property
     def presence(self) -> Presence:
-        """What the server may know of the client's data."""
-        return Presence(self.objective.samples, self.held_out_samples, tuple(self.told()))
+        """What the server may know of the client's data; in a private run hardly anything."""
+        privacy = self.rules.privacy
+        if privacy is None:
+            return Presence(self.objective.samples, self.held_out_samples, tuple(self.told()))
+        # The number of records is public if single records are hidden, but not if clients are.
+        return Presence(1 if isinstance(privacy, ClientPrivacy) else self.objective.samples)
 
     def answer(self, message: Message) -> Reply:
         """Return the reply to a message; a state that changes has been stored before.
@@ -65,8 +73,8 @@ class Participant:
             reply = self._answered(message, reply)
         except FedcanonError as error:
             reply = replace(reply, kind="failure", reason=str(error)[:1000])
-        content = packed(reply.content)
-        return replace(reply, content=content, seconds=time.perf_counter() - started)
+        reply = replace(reply, content=packed(reply.content), seconds=time.perf_counter() - started)
+        return reply if self.rules.privacy is None else _discreet(reply)
 
     def _answered(self, message: Message, reply: Reply) -> Reply:
         """Return the reply to a message, with its content; it may raise a ``FedcanonError``."""
@@ -153,7 +161,13 @@ class Participant:
             return self._encoded(upload, t, work), state
 
     def _measures(self, received: State) -> State:
-        """Return f_i(z), ∇f_i(z) if asked for, and the measures on the held-out samples."""
+        """Return f_i(z), ∇f_i(z) if asked for, and the measures on the held-out samples.
+
+        Raises:
+            FedcanonError: The run is private.
+        """
+        if self.rules.privacy is not None:
+            raise FedcanonError("a private run measures nothing on the clients' data.")
         z = received["z"]
         self.objective.buffers.copy_(received[BUFFERS])
         found: State = {"held_out": self.held_out_samples}
@@ -163,6 +177,14 @@ class Participant:
             found["loss"] = self.objective.value(z)
         found |= {f"test/{name}": value for name, value in self.held_out(z).items()}
         return self.rules.compressor.beside(found)
+
+
+def _discreet(reply: Reply) -> Reply:
+    """Return a reply of a private run: times and reasons of failures can tell of the data."""
+    if reply.reason:
+        _log.warning(reply.reason)
+        reply = replace(reply, reason="its own log says why")
+    return replace(reply, seconds=0.0)
 
 
 def _without_buffers(state: State) -> State:

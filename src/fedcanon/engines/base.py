@@ -174,6 +174,11 @@ class Engine(ABC):
         """Measure the model ``z``: all f_i(z), ∇f(z) if ``gradient`` is set, and the test data."""
 
     @property
+    def measures_clients(self) -> bool:
+        """Whether losses of clients may be measured; in a private run they may not."""
+        return self.rules.privacy is None
+
+    @property
     def model_buffers(self) -> Tensor:
         """The normalisation statistics of the model, averaged over nodes if each has its own."""
         return self.buffers.mean(0) if self.buffers.ndim == 2 else self.buffers

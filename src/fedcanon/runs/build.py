@@ -46,7 +46,7 @@ from fedcanon.runs.named import (
     make_model,
     make_penalty,
 )
-from fedcanon.runs.privacy import make_privacy
+from fedcanon.runs.privacy import Parts, make_privacy, private_parts
 from fedcanon.runs.steps import open_steps, with_steps, without_auto
 from fedcanon.threads import one_thread
 
@@ -120,6 +120,17 @@ def make_rules(config: Config, layout: Layout) -> Rules:
         make_privacy(config),
         make_adversary(config),
     )
+
+
+def client_rules(config: Config, problem: Problem) -> Rules:
+    """Return the settings as a client follows them, which protects itself in a private run.
+
+    Raises:
+        FedcanonError: What the configuration promises cannot be kept.
+    """
+    rules = make_rules(config, problem.layout)
+    parts = Parts(rules.algorithm, rules.compressor, rules.aggregation)
+    return replace(rules, **private_parts(rules.privacy, problem, parts)._asdict())
 
 
 def make_robust(config: Config) -> Robust | None:

@@ -104,11 +104,12 @@ def fit(
         raise FedcanonError("the number of rounds and evaluate.every must be at least 1.")
     penalty, spending = federation.penalty, federation.spending
     penalty.check_step(federation.algorithm.prox_step(rounds))
-    if spending is not None:
+    engine = federation.engine
+    if not engine.measures_clients:
         if gradient or gradient_tolerance or objective_tolerance:
             raise FedcanonError(
-                "a private run measures nothing on the clients' data: leave out evaluate.gradient, "
-                "stop.gradient and stop.objective."
+                "a run that is private or has secure sums measures nothing on the clients' data: "
+                "leave out evaluate.gradient, stop.gradient and stop.objective."
             )
         gradient = False
     if gradient is None:
@@ -117,8 +118,8 @@ def fit(
     if gradient or gradient_tolerance > 0:
         step = gradient_step or stationarity_step(penalty)
         _check_measure(penalty, step)
-    history, engine = list(records), federation.engine
-    rides = isinstance(engine, MeasuresWhileTraining) and spending is None
+    history = list(records)
+    rides = isinstance(engine, MeasuresWhileTraining) and engine.measures_clients
 
     def is_due() -> bool:
         t = federation.rounds_done
@@ -144,7 +145,7 @@ def fit(
             distances=moment.distances,
             drops=moment.drops,
         )
-        if spending is None and not math.isfinite(record.loss):
+        if engine.measures_clients and not math.isfinite(record.loss):
             raise DivergenceError(
                 f"the loss is {record.loss} after round {t}: the run diverged. "
                 "Use smaller steps (beta, alpha), or check the data for missing values."

@@ -20,11 +20,16 @@ def guarantees(config: Config) -> list[str]:
     Raises:
         FedcanonError: The settings of privacy have a mistake.
     """
-    privacy, robust = make_privacy(config), config.robust
-    found = [NO_PRIVACY] if privacy is None else [_promise(privacy), _trust(privacy)]
-    if robust is not None and robust.byzantine:
-        return [*found, _withstands(robust, config.clients.count)]
-    return [*found, NOT_ROBUST]
+    privacy, settings = make_privacy(config), config.deployment
+    promises = [] if privacy is None else [_promise(privacy)]
+    if settings.secure:
+        promises.append(_hidden(settings.minimum))
+    else:
+        promises.append(NO_PRIVACY if privacy is None else _trust(privacy))
+    robust = config.robust
+    if robust is None or not robust.byzantine:
+        return [*promises, NOT_ROBUST]
+    return [*promises, _withstands(robust, config.clients.count)]
 
 
 def in_short(config: Config) -> str:
@@ -33,6 +38,13 @@ def in_short(config: Config) -> str:
     if given is None:
         return ""
     return f"ε = {given.epsilon:g}, δ = {given.delta:g} for every {given.level}"
+
+
+def _hidden(minimum: int) -> str:
+    return (
+        f"Secure sums: the server sees sums over {minimum} clients or more, and no single update. "
+        "It is not trusted with anything else."
+    )
 
 
 def _withstands(robust: RobustSection, clients: int) -> str:

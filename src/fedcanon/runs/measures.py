@@ -53,7 +53,7 @@ class Record:
 
     Args:
         round: The number of rounds.
-        loss: f(z); nan in a private run, which does not measure it.
+        loss: f(z); nan in a run that hides its clients, which does not measure it.
         objective: φ(z) = f(z) + h(z).
         gradient_norm: ‖G^a(z)‖ with G^a(z) = (z − prox_{ah}(z − a∇f(z)))/a, which is 0 at
             stationary points; None if it was not measured.
@@ -111,10 +111,9 @@ def is_small(problem: Problem) -> bool:
 
 
 def public_measures(problem: Problem, z: Tensor) -> Evaluation:
-    """Measure a model on the server's test data alone, as a private run must.
+    """Measure a model on the server's test data alone, as runs must that hide single clients.
 
-    Losses and gradients of clients are exact numbers about their data: they would need a part of
-    the privacy budget. They are not a number (nan).
+    Losses and gradients of clients are exact numbers about their data. Here they are nan.
     """
     return Evaluation(math.nan, [], None, problem.test(z))
 
@@ -170,7 +169,7 @@ def measure(
     started = time.perf_counter()
     algorithm, penalty = engine.rules.algorithm, engine.rules.penalty
     z = algorithm.model(server)
-    if engine.rules.privacy is not None:
+    if not engine.measures_clients:
         found = public_measures(engine.problem, z)
     found = found or engine.evaluate(z, gradient=step is not None)
     own = algorithm.diagnostics(server) if isinstance(algorithm, Diagnosed) else {}

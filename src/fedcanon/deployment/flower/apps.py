@@ -39,8 +39,15 @@ from fedcanon.objectives.problem import no_test
 from fedcanon.objectives.remote import Remote
 from fedcanon.penalties import Zero
 from fedcanon.randomness import Purpose, generator
-from fedcanon.runs.build import assemble, check_names, divide_dataset, make_rules, problem_on
-from fedcanon.runs.config import CLIENTS_OWN, DEPLOYED, Config, changed, load_config
+from fedcanon.runs.build import assemble, check_names, client_rules, divide_dataset, problem_on
+from fedcanon.runs.config import (
+    CLIENTS_OWN,
+    DEPLOYED,
+    Config,
+    PrivacySection,
+    changed,
+    load_config,
+)
 from fedcanon.runs.federation import Federation
 from fedcanon.runs.folder import RunFolder
 from fedcanon.runs.measures import Record
@@ -52,6 +59,7 @@ from fedcanon.runs.steps import (
     facts_from,
     filled,
     open_steps,
+    require_given_steps,
     told_by,
     without_auto,
 )
@@ -166,8 +174,10 @@ def serve(config: Config, grid: Grid, folder: Path) -> None:
 def _require_same(before: Config, now: Config) -> None:
     """Raise a ``FedcanonError`` if a setting has changed that clients and server must share."""
     fixed = ("seed", "batch_size", "precision", "clients", "model", "penalty", "algorithm")
-    for name in (*fixed, "loss", "compression"):
+    for name in (*fixed, "loss", "compression", "privacy"):
         old, new = getattr(before, name), getattr(now, name)
+        if isinstance(new, PrivacySection) and isinstance(old, PrivacySection):
+            new = new.model_copy(update={"noise": old.noise, "rounds": old.rounds})
         if isinstance(new, dict):  # the old table also contains the values of defaults
             new = {key: value for key, value in new.items() if value != AUTO}
             old = {key: old.get(key) for key in new}
@@ -182,7 +192,9 @@ def _check(config: Config) -> None:
     check_names(config)
     algorithm = make_algorithm(without_auto(config.algorithm))
     server = algorithm.server_init(torch.zeros(2), CountedProx(Zero()))
-    steps = open_steps(config.algorithm)
+    if config.privacy is not None:
+        require_given_steps(config.algorithm)
+    steps = open_steps(config.algorithm) if config.privacy is None else set()
     if not sends_steps(algorithm, server) or steps - {"alpha", "beta", "gain", "accelerated"}:
         for key in sorted(steps):
             raise FedcanonError(
@@ -201,7 +213,7 @@ def _check(config: Config) -> None:
 
 def _with_steps(config: Config, clients: Sequence[Presence], layout: Layout) -> Config:
     """Return the configuration with the steps that follow from what the clients have told."""
-    if not open_steps(config.algorithm):
+    if config.privacy is not None or not open_steps(config.algorithm):
         return config
     counts = {len(client.told) for client in clients}
     if len(counts) != 1 or 0 in counts:
@@ -272,7 +284,7 @@ def _participant(folder: Path, load: Load, context: Context) -> Participant:
     dataset = _checked(config, load(client, node), client)
     problem = problem_on(config, dataset, [torch.arange(len(dataset.train))])
     table = without_auto(config.algorithm)  # the server's messages have the steps
-    rules = make_rules(config.model_copy(update={"algorithm": table}), problem.layout)
+    rules = client_rules(config.model_copy(update={"algorithm": table}), problem)
     if rules.privacy is not None:
         rules = replace(rules, algorithm=private_algorithm(rules.algorithm, rules.privacy))
     objective, rng = problem.clients[0], generator(config.seed, Purpose.SMOOTHNESS, client)

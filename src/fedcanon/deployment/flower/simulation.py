@@ -31,7 +31,7 @@ from fedcanon.engines import Rules
 from fedcanon.engines.processes import cores
 from fedcanon.errors import FedcanonError
 from fedcanon.objectives import Problem
-from fedcanon.runs.build import build_problem, make_rules
+from fedcanon.runs.build import build_problem, client_rules
 from fedcanon.runs.config import Config
 
 for _name in ("FLWR_TELEMETRY_ENABLED", "RAY_USAGE_STATS_ENABLED"):
@@ -77,7 +77,7 @@ def _loaded(written: str) -> tuple[Problem, Rules]:
     """Return data and rules; a process of the simulation loads them once."""
     config = Config.model_validate_json(written)
     problem = build_problem(config)
-    return problem, make_rules(config, problem.layout)
+    return problem, client_rules(config, problem)
 
 
 class SimulatedNetwork:

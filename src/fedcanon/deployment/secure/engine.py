@@ -250,6 +250,10 @@ class SecureEngine(DeployedEngine):
 
     # Measures, members, checkpoints
 
+    @property
+    def measures_clients(self) -> bool:
+        return False
+
     def evaluate(self, z: Tensor, *, gradient: bool) -> Evaluation:
         raise FedcanonError(NO_MEASURES)
 

@@ -17,6 +17,7 @@ from fedcanon.engines.aggregation import Mean
 from fedcanon.engines.work import CountedProx, IdleWork
 from fedcanon.errors import FedcanonError
 from fedcanon.objectives import Problem
+from fedcanon.privacy import ClientPrivacy
 
 SMALLEST = 3
 """With two clients, each could subtract its own update from the sum."""
@@ -36,6 +37,11 @@ def check(problem: Problem, rules: Rules, settings: Deployment) -> None:
         raise FedcanonError(
             "secure sums have a fixed point of their own, and take no other compressor than a "
             'clip: use compression.name = "none" or "clip".'
+        )
+    if isinstance(rules.privacy, ClientPrivacy) and rules.privacy.sampling < 1:
+        raise FedcanonError(
+            "a server that is not trusted knows whom it has drawn: leave out privacy.sampling with "
+            "secure sums."
         )
     if not (rules.aggregation is None or isinstance(rules.aggregation, Mean)):
         raise FedcanonError(
