@@ -8,6 +8,8 @@ from . import estimators as estimators
 from . import export as export
 from . import objectives as objectives
 from . import penalties as penalties
+from . import privacy as privacy
+from . import robustness as robustness
 from . import runs as runs
 from . import statistics as statistics
 from . import tables as tables

@@ -1,4 +1,9 @@
-"""The exceptions of fedcanon."""
+"""The exceptions of fedcanon, and sentences that several of them share."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
 
 
 class FedcanonError(Exception):
@@ -43,3 +48,15 @@ def first_line(error: BaseException) -> str:
     """Shorten the message of a library's error to its first line, without a full stop."""
     text = str(error).strip() or type(error).__name__
     return text.partition("\n")[0].strip().rstrip(".:")
+
+
+def unknown_name(kind: str, name: str, valid: Iterable[str]) -> str:
+    """Return the message for a name that does not exist, with the most similar valid name."""
+    return f"there is no {kind} called '{name}': {suggestion(name, valid)}"
+
+
+def suggestion(word: str, valid: Iterable[str]) -> str:
+    """Return the question whether the most similar of some words was meant, or all of them."""
+    names = sorted(valid)
+    nearest = difflib.get_close_matches(word, names, n=1)
+    return f"did you mean '{nearest[0]}'?" if nearest else f"use one of {', '.join(names)}."

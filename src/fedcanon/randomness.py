@@ -29,6 +29,7 @@ class Purpose(IntEnum):
     SMOOTHNESS = 7
     ENCODING = 8
     FOLDS = 9
+    ADVERSARY = 10
 
 
 def generator(seed: int, purpose: Purpose, t: int = 0, client: int = 0) -> np.random.Generator:

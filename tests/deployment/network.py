@@ -51,6 +51,7 @@ class World:
     minimum: int = 1
     compressor: object = field(default_factory=Identity)
     aggregation: object = None
+    adversary: object = None
     computed: dict = field(default_factory=dict)
     under_way: list = field(default_factory=list)
     arrived: list = field(default_factory=list)
@@ -73,6 +74,7 @@ class World:
             self.penalty,
             compressor=self.compressor,
             aggregation=self.aggregation,
+            adversary=self.adversary,
             engine=Deployment(self, keeper=self.keeper, minimum=self.minimum, pause=0.0),
         )
         kept = self.server_disk.load(None)

@@ -151,6 +151,30 @@ def test_the_simulation_runtime_gives_the_bits_of_the_local_engine(state, tmp_pa
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("patient_ray")
+@pytest.mark.parametrize("attack", ["sign_flip", "label_flip"])
+def test_attacks_and_robust_rules_have_the_bits_of_the_local_engine(attack):
+    settings = {
+        "rounds": 3,
+        "clients": {"count": 5},
+        "model": "linear",
+        "robust": {"byzantine": 1},
+        "adversary": {"attack": attack, "clients": [2]},
+    }
+    local = train(settings, engine={"name": "serial", "vectorised": False})
+    flower = train(settings, engine={"name": "flower"})
+    assert torch.equal(flower.vector, local.vector)
+    assert [r.distances for r in flower.records] == [r.distances for r in local.records]
+    assert [r.drops for r in flower.records] == [r.drops for r in local.records]
+
+
+def test_real_clients_are_not_told_to_attack():
+    settings = ["model.name=linear", "adversary.attack=ipm", "adversary.clients=1"]
+    with pytest.raises(FedcanonError, match="adversary is for simulations"):
+        apps.serve(load_config(settings=settings), None, None)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("patient_ray")
 @pytest.mark.parametrize("state", ["server", "client"])
 def test_uploads_that_are_longer_than_the_model_arrive(state):
     settings = {"rounds": 3, "clients": {"count": 2}, "model": "linear", "algorithm": "newton"}

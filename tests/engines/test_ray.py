@@ -28,11 +28,13 @@ from fedcanon import (
 )
 from fedcanon.algorithms import FedADMM, Newton, Scaffnew
 from fedcanon.compression import Identity, TopK
+from fedcanon.engines import Local, Robust
 from fedcanon.engines.ray_actors import RayCluster
 from fedcanon.engines.ray_messages import pack, unpack
 from fedcanon.objectives import ModuleClients
 from fedcanon.objectives.module import ModuleTest
 from fedcanon.penalties import L1
+from fedcanon.robustness import Adversary
 from fedcanon.runs.build import build
 from fedcanon.runs.config import make_config
 from fedcanon.runs.engine_choice import engine_for
@@ -125,6 +127,25 @@ def assert_same(one, other):
 
 def _tensors(state):
     return [value for value in state.values() if isinstance(value, torch.Tensor)]
+
+
+def test_robust_rules_and_attacks_have_the_same_bits(cluster):
+    settings = {
+        "aggregation": Robust("filter", byzantine=1),
+        "adversary": Adversary("sign_flip", (2,)),
+        "participants": 5,
+        "batch_size": 8,
+    }
+    one, other = (
+        Federation(networks(), FedCanonPlus(0.1, 0.05, 2), L1(1e-3), engine=engine, **settings)
+        for engine in (RayCluster(2), Local())
+    )
+    for _ in range(3):
+        one.step()
+        other.step()
+    assert_same(one, other)
+    assert (one.distances, one.drops) == (other.distances, other.drops)
+    one.close()
 
 
 def test_parameters_that_layers_share_stay_one_and_only_what_is_lent_is_not_copied():

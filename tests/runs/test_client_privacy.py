@@ -290,6 +290,14 @@ def test_a_private_run_from_a_file(tmp_path):
     promise = " ".join(guarantees(RunFolder(tmp_path / "run").config))
     assert "ε = 4" in promise
     assert "The server is trusted" in promise
+    assert "No protection from hostile clients" in promise
+
+
+def test_guarantees_name_the_robust_rule():
+    config = load_config(None, ["robust.byzantine=2"])
+    privacy, robust = guarantees(config)
+    assert privacy.startswith("No privacy: the server sees")
+    assert robust.startswith("Up to 2 of 10 clients may send anything: the rule filter")
 
 
 class Crash(Observer):

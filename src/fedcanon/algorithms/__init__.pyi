@@ -9,6 +9,7 @@ from .base import Work as Work
 from .base import scaled as scaled
 from .base import sends_steps as sends_steps
 from .capabilities import Assembling as Assembling
+from .capabilities import Cached as Cached
 from .capabilities import Diagnosed as Diagnosed
 from .capabilities import Links as Links
 from .capabilities import Mixed as Mixed

@@ -60,6 +60,18 @@ class Recalling(Algorithm):
         """
 
 
+class Cached(Algorithm):
+    """A method whose uploads say how a vector of the client's state has moved.
+
+    That vector is the only one in ``averages``. A server that keeps the clients' states can then
+    combine those of all clients by another rule than the mean.
+    """
+
+    @abstractmethod
+    def moved(self, old: Tensor, new: Tensor) -> State:
+        """Return the upload that moves the vector from ``old`` to ``new``."""
+
+
 @dataclass(frozen=True)
 class Links:
     """The communication links between the nodes of a decentralised method.

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fedcanon.algorithms.base import Prox, State, Work
-from fedcanon.algorithms.capabilities import Recalling, Relayed
+from fedcanon.algorithms.capabilities import Cached, Recalling, Relayed
 from fedcanon.algorithms.damping import Damped, Gain
 from fedcanon.algorithms.schedules import (
     Schedule,
@@ -164,7 +164,7 @@ class FedCanonII(_Canon):
 
 
 @dataclass(frozen=True)
-class FedCanonPlus(_Canon, Relayed, Recalling):
+class FedCanonPlus(_Canon, Relayed, Recalling, Cached):
     """FedCanon+: exact stationary points, one prox per round, any participation.
 
     The clients' correction is the last global step b = (z_prev − z)/α instead of the mean gradient.
@@ -227,6 +227,9 @@ class FedCanonPlus(_Canon, Relayed, Recalling):
     def settle(self, client: State, sent: State, answer: State) -> tuple[State, State]:
         u = answer["u"] if "u" in answer else answer["m"] - client["v"]
         return {"u": u}, {"v": client["v"] + u}
+
+    def moved(self, old: Tensor, new: Tensor) -> State:
+        return {"u": new - old}
 
     def aggregate(self, server: State, sent: State, mean: State, share: float, prox: Prox) -> State:
         v, step, memory = server["e"] + mean["u"], sent["alpha"], State()

@@ -2,6 +2,6 @@
 
 # ruff: noqa: F401, I001
 from fedcanon.cli import run, runs, compare, sweep, path, glm, report, watch
-from fedcanon.cli import export, evaluate, deploy, operate, site, check, expose
+from fedcanon.cli import export, evaluate, deploy, operate, site, check, attack, expose
 from fedcanon.cli import data, catalogue, paper
 from fedcanon.cli.app import main as main

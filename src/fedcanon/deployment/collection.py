@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 from fedcanon.algorithms import State
 from fedcanon.deployment.exchange import ATTEMPTS
 from fedcanon.deployment.protocol import Reply, packed
-from fedcanon.engines import Aggregation, Traffic
+from fedcanon.deployment.states import ClientStates
+from fedcanon.engines import Traffic
 from fedcanon.engines.aggregation import Accumulator
+from fedcanon.engines.combining import Combined, Combining
 from fedcanon.engines.store import StateStore
 from fedcanon.engines.summation import Vectors
 from fedcanon.errors import FedcanonError
@@ -105,11 +107,15 @@ class Collection:
                 f"refused ({why}): mend it, or exclude it with 'fedcanon deploy exclude'."
             )
 
-    def aggregate(self, rule: Aggregation, members: Mapping[int, float]) -> tuple[Vectors, float]:
+    def combine(
+        self, combining: Combining, members: Mapping[int, float], states: ClientStates
+    ) -> tuple[Combined, float]:
         """Return the combined upload, and the participants' share of the weight of all members."""
         clients = sorted(self.updates)
-        weights, parts = [members[client] for client in clients], Accumulator(rule)
+        weights, parts = [members[c] for c in clients], Accumulator(combining.gathering)
         for client, weight in zip(clients, weights, strict=True):
             parts.push(self.uploads.get(client), weight)
-        share = rule.share(weights, math.fsum(members.values()))
-        return rule.finish(parts.parts(), weights), share
+        share = combining.rule.share(weights, math.fsum(members.values()))
+        after = states.in_round(self.slots)
+        combined = combining.combine(self.t, clients, parts.parts(), weights, after, len(members))
+        return combined, share

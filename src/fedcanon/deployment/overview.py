@@ -10,6 +10,9 @@ from fedcanon.deployment.status import LastAnswer, Situation, read_status
 COLUMNS = ("client", "state", "samples", "held out", "round", "answer", "s", "kB", "refused")
 """The columns of the table of clients: round, time, seconds of work and size of the last answer."""
 
+DISTANCE = "distance"
+"""A further column if there is a robust rule: D_i/ρ of a client, which is odd from 1 on."""
+
 
 @dataclass(frozen=True)
 class Overview:
@@ -44,7 +47,8 @@ def overview(told: Situation) -> Overview:
         for client, answer in sorted(told.answers.items())
         if answer.fault
     ]
-    return Overview(_rounds(told), COLUMNS, rows, [*told.events[-5:], *faults[:5]])
+    columns = (*COLUMNS, DISTANCE) if told.distances else COLUMNS
+    return Overview(_rounds(told), columns, rows, [*told.events[-5:], *faults[:5]])
 
 
 def _rounds(told: Situation) -> dict[str, str]:
@@ -69,6 +73,8 @@ def _row(told: Situation, client: int) -> tuple[str, ...]:
     membership = told.membership
     there, last = told.present.get(client), told.answers.get(client, LastAnswer())
     state = membership.gone.get(client) or ("there" if there else "away")
+    distance = told.distances.get(client)
+    further = ("" if distance is None else f"{distance:.2f}",) if told.distances else ()
     return (
         str(client),
         state,
@@ -79,4 +85,5 @@ def _row(told: Situation, client: int) -> tuple[str, ...]:
         f"{last.seconds:.1f}" if last.when else "",
         f"{last.bytes / 1000:,.0f}" if last.bytes else "",
         str(membership.refusals.get(client, "")),
+        *further,
     )

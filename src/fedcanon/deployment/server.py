@@ -29,8 +29,9 @@ from fedcanon.deployment.states import ClientStates
 from fedcanon.deployment.status import ADMIT, EXCLUDE, RoundTimes, Status
 from fedcanon.deployment.validity import Fault, Usual, fault, largest_norm
 from fedcanon.engines import Collected, Evaluation, MeasuresWhileTraining, Rules
-from fedcanon.engines.aggregation import make_aggregation
 from fedcanon.engines.client import BUFFERS
+from fedcanon.engines.combining import Combining
+from fedcanon.engines.robust import Robust
 from fedcanon.engines.traffic import byte_size, own_rows
 from fedcanon.engines.work import IdleWork
 from fedcanon.errors import DivergenceError, FedcanonError, RegroupError, StartOverError
@@ -60,7 +61,8 @@ class DeployedEngine(MeasuresWhileTraining):
         weights = self.problem.weights
         self.membership = Membership(dict(enumerate(weights)), self.settings.max_restarts)
         algorithm = self.rules.algorithm
-        self._aggregation = make_aggregation(algorithm, weights, self.rules.aggregation)
+        self._combining = Combining(self.problem, self.rules)
+        self._check_keeper()
         self._relay, self._is_mixed = make_relay(algorithm), isinstance(algorithm, Mixed)
         self._recalled = algorithm.recalled if isinstance(algorithm, Recalling) else frozenset()
         self.status = Status(self.keeper)
@@ -70,6 +72,21 @@ class DeployedEngine(MeasuresWhileTraining):
         self._usual, self._usual_loss = Usual(self.settings.outlier), Usual(ODD_LOSS)
         self._wanted: Measuring | None = None
         self._begin(self.problem.start)
+
+    def _check_keeper(self) -> None:
+        """Raise a ``FedcanonError`` if somebody looks at states that the server does not have."""
+        if self.keeper == "server":
+            return
+        if isinstance(self._combining.rule, Robust):
+            raise FedcanonError(
+                "a robust rule needs the states of all clients at the server: use "
+                'deployment.state = "server".'
+            )
+        if self.rules.adversary is not None:
+            raise FedcanonError(
+                "an adversary needs the states of all clients at the server: use "
+                'deployment.state = "server".'
+            )
 
     def available(self) -> Sequence[int]:
         if not self.membership.members:
@@ -102,13 +119,18 @@ class DeployedEngine(MeasuresWhileTraining):
             self.states.release(self._round.slots)
             raise
         collected = time.monotonic()
-        mean, share = self._round.aggregate(self._aggregation, members)
+        combined, share = self._round.combine(self._combining, members, self.states)
+        mean, level, verdict, waits = combined
         self._new_buffers, ended = mean.pop(BUFFERS), time.monotonic()
+        if verdict is not None:
+            self.status.distances = verdict.distances
         times = RoundTimes(1, ended - started, self._round.client_seconds, ended - collected)
         self.status.add_round(times, self._round.traffic)
         evaluation = self._evaluated() if self._wanted and self._wanted.found else None
         prox_calls = self._round.prox_calls
-        return Collected(mean, share, self._round.traffic, prox_calls, evaluation)
+        return Collected(
+            mean, share, self._round.traffic, prox_calls, evaluation, level, verdict, waits
+        )
 
     def _report(self, t: int, shortage: str) -> None:
         """Say why a round does not end yet, and begin it anew if the operator excludes a client."""
@@ -237,6 +259,7 @@ class DeployedEngine(MeasuresWhileTraining):
         self.buffers = self._new_buffers
         self.membership.accept(self._round.t, self._round.updates)
         self.states.commit(self._round.slots)
+        self._combining.commit()
         self.status.write(self._round.t + 1, self.membership, self.network.present())
 
     # Measures
@@ -313,6 +336,8 @@ class DeployedEngine(MeasuresWhileTraining):
             raise StartOverError("clients have joined or left.")
         self.states.restrict(members)
         weights = {client: members[client] for client in self.available()}
+        if self._combining.over_levels:  # the rule replaces the mean in every round
+            return server
         means = {ours: self.states.mean(theirs, weights) for ours, theirs in averages.items()}
         return {**server, **means}
 
@@ -329,6 +354,7 @@ class DeployedEngine(MeasuresWhileTraining):
 
     def _begin(self, z: Tensor) -> None:
         """Discard all client states; every client starts again from the model ``z``."""
+        self._combining.start_over()
         clients = len(self.membership.members) if self.keeper == "server" else 0
         self.states = ClientStates(self.rules.algorithm, z, clients, self.settings.state_memory)
 
@@ -347,6 +373,7 @@ class DeployedEngine(MeasuresWhileTraining):
             "membership": self.membership.state(),
             "usual": {"updates": self._usual.state(), "losses": self._usual_loss.state()},
             "buffers": self.buffers,
+            "combining": self._combining.state(),
             "generation_start": self.states.start,
             "clients": {str(c): part for c, part in self.states.parts().items()},
         }
@@ -360,6 +387,7 @@ class DeployedEngine(MeasuresWhileTraining):
         self._usual_loss.load(state["usual"]["losses"])
         self.buffers = state["buffers"]
         self._begin(state["generation_start"])
+        self._combining.load(state.get("combining", {}))
         if self.keeper == "server":
             parts: dict[int, Part] = {int(c): part for c, part in state["clients"].items()}
             self.states.load(parts, len(self.membership.members))

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedcanon.algorithms import Algorithm, State
 from fedcanon.checkpoint import Part
-from fedcanon.engines.store import StateStore
+from fedcanon.engines.store import RoundStates, StateStore
 from fedcanon.units import GIB
 
 
@@ -50,6 +50,10 @@ class ClientStates:
     def release(self, slots: Mapping[int, int]) -> None:
         """Discard states that were stored but not committed."""
         self._store.release(slots)
+
+    def in_round(self, slots: Mapping[int, int]) -> RoundStates:
+        """Return the states before and after a round whose new states are in these slots."""
+        return RoundStates(self._store, slots, self._algorithm.client_init(self.start))
 
     def restrict(self, members: Collection[int]) -> None:
         """Discard the states of all others, and make room for all members."""

@@ -67,6 +67,7 @@ class Situation:
 
     ``keeper`` says who keeps the clients' states, the server or the clients; ``present`` are the
     clients that are there. Times and traffic are those since the server was started.
+    ``distances`` are what a robust rule has found last, see ``Verdict``.
     """
 
     round: int
@@ -78,6 +79,7 @@ class Situation:
     events: list[str] = field(default_factory=list)
     answers: dict[int, LastAnswer] = field(default_factory=dict)
     paused: bool = False
+    distances: dict[int, float] = field(default_factory=dict)
 
 
 _SITUATION = TypeAdapter(Situation)
@@ -88,6 +90,7 @@ class Status:
 
     def __init__(self, keeper: str) -> None:
         self.folder: Path | None = None
+        self.distances: dict[int, float] = {}
         self._keeper = keeper
         self._events = deque[str](maxlen=30)
         self._times = RoundTimes()
@@ -132,6 +135,7 @@ class Status:
             list(self._events),
             self._answers,
             paused=self._has(PAUSE),
+            distances=self.distances,
         )
         write_whole(self.folder / _FILE, _SITUATION.dump_json(content, indent=1).decode())
 

@@ -29,6 +29,10 @@ class Aggregation(ABC):
     def check(self, weights: Sequence[float]) -> None:  # noqa: B027  # most rules take all weights
         """Raise a ``FedcanonError`` if the rule cannot be used with these client weights."""
 
+    def simplest(self) -> Aggregation:
+        """Return a rule with the same results that may cost less; by default the rule itself."""
+        return self
+
     def leaf(self, upload: Vectors, weight: float) -> Vectors:
         """Return one client's part of the result; ``weight`` is its p_i before normalisation."""
         return upload
@@ -132,7 +136,7 @@ def make_aggregation(
                 f"{type(algorithm).__name__} averages over neighbours: it takes no other rule."
             )
         rule = Mixing(algorithm.mixing(len(weights)))
-    rule = rule or Mean()
+    rule = (rule or Mean()).simplest()
     rule.check(weights)
     return rule
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 
 from fedcanon.algorithms import Algorithm, State
@@ -17,6 +18,7 @@ from fedcanon.engines.traffic import Traffic
 from fedcanon.objectives import Problem
 from fedcanon.penalties import Penalty
 from fedcanon.privacy import Privacy, RecordPrivacy
+from fedcanon.robustness import Adversary, Combination
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,7 @@ class Rules:
         aggregation: How uploads are combined; None uses the rule of the algorithm, which is the
             weighted mean, or one mean for each node of a decentralised method.
         privacy: The guarantee that the run gives; None if it gives none.
+        adversary: Bad clients of a simulation; None if there are none.
     """
 
     algorithm: Algorithm
@@ -41,6 +44,7 @@ class Rules:
     compressor: Compressor = field(default_factory=Identity)
     aggregation: Aggregation | None = None
     privacy: Privacy | None = None
+    adversary: Adversary | None = None
 
     @property
     def records(self) -> RecordPrivacy | None:
@@ -64,12 +68,40 @@ class Evaluation:
 
 
 @dataclass(frozen=True)
+class Verdict:
+    """What a robust rule has found in a round.
+
+    Args:
+        distances: D_i/ρ of every client that it has seen. N − B clients are within 0.5; from 1 on a
+            client is odd, and from 2 on the filter drops it.
+        dropped: The clients without any influence on the result.
+    """
+
+    distances: dict[int, float]
+    dropped: frozenset[int]
+
+    @classmethod
+    def of(cls, clients: Sequence[int], found: Sequence[Combination]) -> Verdict:
+        """Return the verdict on clients with one or more vectors each: the worst of them counts."""
+        farthest = torch.stack([one.ratios for one in found]).amax(0).tolist()
+        dropped = torch.stack([one.dropped for one in found]).any(0).tolist()
+        return cls(
+            dict(zip(clients, farthest, strict=True)),
+            frozenset(c for c, out in zip(clients, dropped, strict=True) if out),
+        )
+
+
+@dataclass(frozen=True)
 class Collected:
     """The result of the clients' part of a round.
 
     ``mean`` is the aggregated upload, ``share`` the participants' part of the weight of all
     clients. ``prox_calls`` counts the prox evaluations on clients. ``evaluation`` are the measures
     that were asked for with ``measure_with_next_round``.
+
+    If a robust rule combines the vectors of all clients of a ``Cached`` method, ``level`` is the
+    result and replaces ``mean``. ``verdict`` is what such a rule has found. The server ``waits``,
+    and changes nothing in this round, as long as too few clients have ever answered.
     """
 
     mean: State
@@ -77,6 +109,9 @@ class Collected:
     traffic: Traffic
     prox_calls: int
     evaluation: Evaluation | None = None
+    level: Tensor | None = None
+    verdict: Verdict | None = None
+    waits: bool = False
 
 
 class Engine(ABC):

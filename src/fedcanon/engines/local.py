@@ -13,13 +13,14 @@ from torch import Tensor
 
 from fedcanon.algorithms import Mixed, Recalling, State
 from fedcanon.checkpoint import Part
-from fedcanon.engines.aggregation import Accumulator, Aggregation, make_aggregation
+from fedcanon.engines.aggregation import Accumulator
 from fedcanon.engines.base import Collected, Engine, Evaluation, Rules
 from fedcanon.engines.client import BUFFERS
+from fedcanon.engines.combining import Combined, Combining
 from fedcanon.engines.processes import Processes
 from fedcanon.engines.stacked_work import HEIGHT
-from fedcanon.engines.store import StateStore
-from fedcanon.engines.summation import Tree, Vectors, height_of, subtrees
+from fedcanon.engines.store import RoundStates, StateStore
+from fedcanon.engines.summation import Tree, height_of, subtrees
 from fedcanon.engines.tasks import (
     Broadcast,
     EvaluationRequest,
@@ -91,7 +92,6 @@ class LocalEngine(Engine):
     vectorised: bool = False
     state_memory: int = GIB
     buffers: Tensor = field(init=False)
-    aggregation: Aggregation = field(init=False)
     _last_sent: State = field(init=False, default_factory=dict)
     _last_participants: frozenset[int] = field(init=False, default=frozenset())
 
@@ -108,11 +108,12 @@ class LocalEngine(Engine):
                 "private records are clipped client by client, so that clients cannot take their "
                 "local steps together: leave engine.vectorised out."
             )
-        self.aggregation = make_aggregation(algorithm, problem.weights, self.rules.aggregation)
+        self._combining = Combining(problem, self.rules)
         template = algorithm.client_init(problem.start)
         self._store = StateStore(len(problem.clients), template, self.state_memory)
+        gathering = self._combining.gathering
         self._workers = self.make_workers(
-            WorkerSetup(problem, self.rules, self.aggregation, self._store, self.vectorised)
+            WorkerSetup(problem, self.rules, gathering, self._store, self.vectorised)
         )
         self._samples = [client.samples for client in problem.clients]
 
@@ -134,42 +135,54 @@ class LocalEngine(Engine):
                 Participation(c, self._store.slot(c), slot, c in self._last_participants)
                 for c, slot in slots.items()
             ]
-            mean, traffic, prox_calls = self._aggregate(Broadcast(t, sent, recalled), clients)
+            combined, traffic, prox_calls = self._aggregate(Broadcast(t, sent, recalled), clients)
         except BaseException:
             self._store.release(slots)
             raise
+        mean, level, verdict, waits = combined
         buffers = mean.pop(BUFFERS)
         weights = [self.problem.weights[client] for client in slots]
-        share = self.aggregation.share(weights, self.problem.total_weight)
+        share = self._combining.rule.share(weights, self.problem.total_weight)
         self._collected = _Round(slots, buffers, sent)
-        return Collected(mean, share, traffic, prox_calls)
+        return Collected(mean, share, traffic, prox_calls, None, level, verdict, waits)
 
     def commit(self) -> None:
         done = self._collected
         self.buffers = done.buffers
         self._store.commit(done.slots)
+        self._combining.commit()
         self._last_sent, self._last_participants = done.sent, frozenset(done.slots)
 
     def start_over(self, z: Tensor) -> None:
         state = self.rules.algorithm.client_init(z)
         self.clients = dict.fromkeys(self._store, state)
+        self._combining.start_over()
         self._last_sent, self._last_participants = {}, frozenset()
 
     def _aggregate(
         self, broadcast: Broadcast, clients: Sequence[Participation]
-    ) -> tuple[Vectors, Traffic, int]:
-        """Run a round on the workers; return the aggregated upload, the traffic and prox calls."""
+    ) -> tuple[Combined, Traffic, int]:
+        """Run a round on the workers; return the combined uploads, the traffic and prox calls."""
         batch = math.inf if self.rules.batch_size is None else self.rules.batch_size
         costs = [min(batch, self._samples[one.client]) for one in clients]
         positions = self._tasks(costs, smallest=HEIGHT if self.vectorised else 0)
         tasks = [[clients[k] for k in some] for some in positions]
-        uploads, traffic, prox_calls = Accumulator(self.aggregation), Traffic(), 0
+        uploads, traffic, prox_calls = Accumulator(self._combining.gathering), Traffic(), 0
         results: Iterator[TrainingResult] = _in_order(self._workers.map(train, broadcast, tasks))
         for task, done in zip(tasks, results, strict=True):
             traffic, prox_calls = traffic + done.traffic, prox_calls + done.prox_calls
             uploads.extend(done.parts, height_of(task), temporary=True)
         weights = [self.problem.weights[one.client] for one in clients]
-        return self.aggregation.finish(uploads.parts(), weights), traffic, prox_calls
+        first = self.rules.algorithm.client_init(self.problem.start)
+        combined = self._combining.combine(
+            broadcast.t,
+            [one.client for one in clients],
+            uploads.parts(),
+            weights,
+            RoundStates(self._store, {one.client: one.new for one in clients}, first),
+            len(self.problem.clients),
+        )
+        return combined, traffic, prox_calls
 
     def _tasks(self, costs: Sequence[float], smallest: int = 0) -> list[range]:
         """Cut the positions of clients with these costs into tasks."""
@@ -213,6 +226,7 @@ class LocalEngine(Engine):
         return {
             "clients": clients,
             "buffers": self.buffers,
+            "combining": self._combining.state(),
             "last_sent": self._last_sent,
             "last_participants": sorted(self._last_participants),
         }
@@ -225,6 +239,7 @@ class LocalEngine(Engine):
         if clients.keys() - set(self.available()) or entries != self.buffers.shape[-1]:
             raise ValueError("it has other clients, or another model")
         self.clients, self.buffers = clients, state["buffers"]
+        self._combining.load(state.get("combining", {}))
         self._last_sent = state["last_sent"]
         self._last_participants = frozenset(state["last_participants"])
 

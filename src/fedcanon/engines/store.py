@@ -177,6 +177,34 @@ class StateStore:
             self._touched = 0
 
 
+@dataclass(frozen=True)
+class RoundStates:
+    """The states of clients before a round and after it, while it is not committed.
+
+    Args:
+        store: The committed states.
+        slots: The slots of new states, by participant.
+        first: The state of a client that has none yet.
+    """
+
+    store: StateStore
+    slots: Mapping[int, int]
+    first: State
+
+    def __iter__(self) -> Iterator[int]:
+        """Return the clients that have a state after the round, in increasing order."""
+        return iter(sorted(self.store.slots.keys() | self.slots.keys()))
+
+    def before(self, client: int) -> State:
+        """Return the state of a client before the round."""
+        slot = self.store.slot(client)
+        return self.first if slot is None else self.store.read(slot)
+
+    def after(self, client: int) -> State:
+        """Return the state of a client after the round."""
+        return self.store.read(self.slots[client]) if client in self.slots else self.before(client)
+
+
 def _new_names(clients: Iterable[int]) -> dict[int, str]:
     return {client: f"{client}-{uuid.uuid4().hex}" for client in clients}
 

@@ -1,4 +1,4 @@
-"""Rules that withstand some hostile clients, and attacks to try them with."""
+"""Robust rules that combine vectors of which some may be bad, and attacks to try them with."""
 
 import lazy_loader
 

@@ -15,7 +15,7 @@ from fedcanon.algorithms import Schedule
 from fedcanon.compression import COMPRESSORS
 from fedcanon.data import DATASETS, Dataset, make_partition
 from fedcanon.data.partition.skew import label_counts
-from fedcanon.engines import LocalEngine, MakeEngine, Rules
+from fedcanon.engines import LocalEngine, MakeEngine, Robust, Rules
 from fedcanon.errors import FedcanonError
 from fedcanon.layout import Layout
 from fedcanon.objectives import (
@@ -34,6 +34,7 @@ from fedcanon.objectives.module import ModuleTest
 from fedcanon.penalties import PENALTIES
 from fedcanon.privacy import Privacy
 from fedcanon.randomness import Purpose, generator, torch_seed
+from fedcanon.robustness import Adversary, flipped
 from fedcanon.runs.config import DEFAULT_LOSS, DEPLOYED, Config, PrivacySection, Table
 from fedcanon.runs.engine_choice import devices, engine_for, require_bfloat16
 from fedcanon.runs.federation import Federation
@@ -75,10 +76,12 @@ def build(config: Config, dataset: Dataset | None = None) -> Federation:
 
 
 def check_names(config: Config) -> None:
-    """Raise a ``FedcanonError`` for mistakes in algorithm or compressor, before loading data."""
+    """Raise a ``FedcanonError`` for mistakes in parts with names, before loading data."""
     open_steps(config.algorithm)
     make_compressor(config.compression)
     make_privacy(config)
+    make_robust(config)
+    make_adversary(config)
 
 
 def assemble(config: Config, problem: Problem, engine: MakeEngine | None = None) -> Federation:
@@ -98,6 +101,8 @@ def assemble(config: Config, problem: Problem, engine: MakeEngine | None = None)
         seed=rules.seed,
         compressor=rules.compressor,
         privacy=rules.privacy,
+        aggregation=rules.aggregation,
+        adversary=rules.adversary,
         engine=engine
         or engine_for(config, problem, rules.algorithm, private_records=rules.records is not None),
     )
@@ -111,8 +116,27 @@ def make_rules(config: Config, layout: Layout) -> Rules:
         None if config.batch_size == "full" else config.batch_size,
         config.seed,
         make_compressor(config.compression),
-        privacy=make_privacy(config),
+        make_robust(config),
+        make_privacy(config),
+        make_adversary(config),
     )
+
+
+def make_robust(config: Config) -> Robust | None:
+    """Return the robust rule of a configuration; None if no client is taken to be bad."""
+    robust = config.robust
+    return Robust(robust.rule, robust.byzantine) if robust and robust.byzantine else None
+
+
+def make_adversary(config: Config) -> Adversary | None:
+    """Return the bad clients of a configuration, if there are any."""
+    settings = config.adversary
+    if settings is None:
+        return None
+    clients = tuple(settings.clients) if isinstance(settings.clients, list) else settings.clients
+    adversary = Adversary(settings.attack, clients, settings.strength, config.seed)
+    adversary.bad(config.clients.count)  # raises an error if there are no such clients
+    return adversary
 
 
 def resolved(config: Config, federation: Federation) -> Config:
@@ -175,7 +199,19 @@ def _absolute_paths(source: Table) -> Table:
 def build_problem(config: Config, dataset: Dataset | None = None) -> Problem:
     """Load the dataset, divide it among the clients, and make objectives and starting model."""
     make_model(config.model.model_dump())  # finds mistakes before data are loaded
-    return problem_on(config, *divide_dataset(config, dataset or make_dataset(config.data.source)))
+    dataset, parts = divide_dataset(config, dataset or make_dataset(config.data.source))
+    return problem_on(config, _attacked(config, dataset, parts), parts)
+
+
+def _attacked(config: Config, dataset: Dataset, parts: list[Tensor]) -> Dataset:
+    """Return the dataset with the labels of bad clients flipped, if that is their attack."""
+    adversary = make_adversary(config)
+    if adversary is None or adversary.alters_uploads:
+        return dataset
+    targets = dataset.train.targets.clone()
+    for client in adversary.bad(len(parts)):
+        targets[parts[client]] = flipped(targets[parts[client]], dataset.classes)
+    return replace(dataset, train=replace(dataset.train, targets=targets))
 
 
 def divide_dataset(config: Config, dataset: Dataset) -> tuple[Dataset, list[Tensor]]:

@@ -6,7 +6,6 @@ MLP, FedCanon+ with MCP.
 
 from __future__ import annotations
 
-import difflib
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -24,7 +23,7 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 
-from fedcanon.errors import FedcanonError
+from fedcanon.errors import FedcanonError, suggestion
 from fedcanon.files import explained
 from fedcanon.objectives.augment import Name as Augmentation
 from fedcanon.privacy.accounting import Accountant
@@ -179,6 +178,24 @@ class PrivacySection(Section):
     rounds: PositiveInt | None = None
 
 
+class RobustSection(Section):
+    """How many clients may be bad, and the rule that combines updates in spite of them.
+
+    With 0 bad clients the rule is the mean.
+    """
+
+    byzantine: NonNegativeInt = 0
+    rule: str = "filter"
+
+
+class AdversarySection(Section):
+    """Bad clients of a simulation: their attack, how many or which they are, and its strength."""
+
+    attack: str
+    clients: PositiveInt | list[NonNegativeInt]
+    strength: float | None = None
+
+
 class Config(Section):
     """All settings of a run."""
 
@@ -200,6 +217,8 @@ class Config(Section):
     checkpoint: CheckpointSection = CheckpointSection()
     engine: EngineSection = EngineSection()
     deployment: DeploymentSection = DeploymentSection()
+    robust: RobustSection | None = None
+    adversary: AdversarySection | None = None
 
 
 def load_config(path: Path | None = None, settings: Sequence[str] = ()) -> Config:
@@ -352,7 +371,9 @@ def _put(table: Table, key: str, value: Any) -> None:
     """Set the value of a dotted key such as ``a.b.c`` in nested tables."""
     *parents, last = key.split(".")
     for parent in parents:
-        table = table.setdefault(parent, {})
+        if table.get(parent) is None:  # missing, or a section that may be missing
+            table[parent] = {}
+        table = table[parent]
         if not isinstance(table, dict):
             raise FedcanonError(f"{key} cannot be set: '{parent}' is a value, not a table.")
     table[last] = value
@@ -395,15 +416,4 @@ def _section(field: FieldInfo) -> type[BaseModel] | None:
 
 def unknown_key(key: str, valid: Iterable[str]) -> str:
     """Return the message for a key that does not exist, with the most similar valid key."""
-    return f"unknown key '{key}': {_suggest(key.rpartition('.')[2], valid)}"
-
-
-def unknown_name(kind: str, name: str, valid: Iterable[str]) -> str:
-    """Return the message for a name that does not exist, with the most similar valid name."""
-    return f"there is no {kind} called '{name}': {_suggest(name, valid)}"
-
-
-def _suggest(word: str, valid: Iterable[str]) -> str:
-    names = sorted(valid)
-    nearest = difflib.get_close_matches(word, names, n=1)
-    return f"did you mean '{nearest[0]}'?" if nearest else f"use one of {', '.join(names)}."
+    return f"unknown key '{key}': {suggestion(key.rpartition('.')[2], valid)}"

@@ -3,16 +3,33 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass
+from collections import Counter
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field, TypeAdapter
 from torch import Tensor
 
-from fedcanon.algorithms import Algorithm, Assembling, SecondOrder, State, scaled, sends_steps
+from fedcanon.algorithms import (
+    Algorithm,
+    Assembling,
+    Cached,
+    SecondOrder,
+    State,
+    scaled,
+    sends_steps,
+)
 from fedcanon.compression import Compressor, Identity
-from fedcanon.engines import Aggregation, Collected, Evaluation, Local, MakeEngine, Rules
+from fedcanon.engines import (
+    Aggregation,
+    Collected,
+    Evaluation,
+    Local,
+    MakeEngine,
+    Rules,
+    Verdict,
+)
 from fedcanon.engines.work import CountedProx, IdleWork
 from fedcanon.errors import FedcanonError, RegroupError, StartOverError
 from fedcanon.expansion import expansion_length
@@ -22,6 +39,7 @@ from fedcanon.objectives.base import NO_HESSIAN
 from fedcanon.penalties import Penalty
 from fedcanon.privacy import ClientPrivacy, Privacy, RecordPrivacy, bernoulli
 from fedcanon.randomness import Purpose, generator
+from fedcanon.robustness import Adversary
 from fedcanon.runs.guard import Guard
 from fedcanon.runs.measures import Cost
 from fedcanon.runs.privacy import Parts, Spending, private_parts
@@ -39,9 +57,11 @@ class Federation:
         batch_size: Samples in a mini-batch of a local step; None is all samples of a client.
         seed: The seed of all random draws of the run.
         compressor: Compresses or clips the uploads, if the algorithm allows it.
-        aggregation: How uploads are combined; None uses the rule of the algorithm.
         privacy: The guarantee that the run gives: ``ClientPrivacy`` or ``RecordPrivacy``. It may
             change the algorithm, the compressor and the rule; see ``runs.privacy``.
+        aggregation: How uploads are combined, such as ``Robust("filter", byzantine=2)``; None uses
+            the rule of the algorithm.
+        adversary: Bad clients that attack, in a simulation; None if there are none.
         engine: Where clients run: ``Local(workers=2)``, ``RayCluster()``, …; None is ``Local()``.
 
     Raises:
@@ -74,6 +94,7 @@ class Federation:
         compressor: Compressor | None = None,
         aggregation: Aggregation | None = None,
         privacy: Privacy | None = None,
+        adversary: Adversary | None = None,
         engine: MakeEngine | None = None,
     ) -> None:
         algorithm, compressor, aggregation = private_parts(
@@ -101,8 +122,18 @@ class Federation:
         penalty.value(problem.start)  # raises an error if the penalty does not fit the model
         self.rounds_done, self.cost = 0, Cost()
         self.step_scale, self._guard = 1.0, Guard()
+        self.distances, self.drops = dict[int, float](), Counter[int]()
         self._init_server(problem.start)
-        self.rules = Rules(algorithm, penalty, batch_size, seed, compressor, aggregation, privacy)
+        self.rules = Rules(
+            algorithm,
+            penalty,
+            batch_size,
+            seed,
+            compressor,
+            aggregation,
+            privacy,
+            adversary,
+        )
         if self.rules.is_compressed:
             self._check_compression()
         self.engine = (engine or Local())(problem, self.rules)
@@ -179,6 +210,7 @@ class Federation:
             "step_scale": self.step_scale,
             "guard": self._guard.state(),
             "spending": None if self.spending is None else self.spending.state(),
+            "drops": {str(client): count for client, count in self.drops.items()},
         }
 
     def load(self, state: State) -> None:
@@ -193,6 +225,7 @@ class Federation:
         self._guard.load(saved.guard)
         if self.spending is not None:
             self.spending.load(saved.spending or {})
+        self.drops = Counter(saved.drops)
         self.rounds_done, self.server, self.cost = saved.rounds_done, saved.server, saved.cost
         self._scale_steps(saved.step_scale / self.step_scale)
 
@@ -280,15 +313,29 @@ class Federation:
                 self._init_server(self.model)
                 self.engine.start_over(self.model)
         prox = CountedProx(self.penalty)
-        self.server = self.algorithm.aggregate(
-            self.server, sent, collected.mean, collected.share, prox
-        )
+        if not collected.waits:
+            mean, share = self._mean_and_share(collected)
+            self.server = self.algorithm.aggregate(self.server, sent, mean, share, prox)
         self.engine.commit()
+        self._note(collected.verdict)
         self.rounds_done += 1
         self.cost.add(collected)
         self.cost.server_prox += prox.calls
         self.cost.seconds += time.perf_counter() - started
         return collected.evaluation
+
+    def _mean_and_share(self, collected: Collected) -> tuple[State, float]:
+        """Return the aggregated upload; by it all clients move the mean of their states."""
+        if collected.level is None:
+            return collected.mean, collected.share
+        assert isinstance(self.algorithm, Cached)
+        [ours] = self.algorithm.averages
+        return self.algorithm.moved(self.server[ours], collected.level), 1.0
+
+    def _note(self, verdict: Verdict | None) -> None:
+        """Remember how far clients were from the others, and count how often they were dropped."""
+        self.distances = {} if verdict is None else verdict.distances
+        self.drops.update(() if verdict is None else verdict.dropped)
 
     def _collect(self, participants: list[int] | None) -> tuple[State, Collected]:
         t = self.rounds_done
@@ -333,6 +380,7 @@ class _Saved:
     step_scale: Annotated[float, Field(gt=0, le=1)]
     guard: State
     spending: State | None = None
+    drops: dict[int, Count] = field(default_factory=dict)
 
 
 _SAVED = TypeAdapter(_Saved)

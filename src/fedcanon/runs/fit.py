@@ -32,13 +32,21 @@ class _Moment:
     buffers: Tensor
     cost: Cost
     step_scale: float
+    distances: dict[int, float]
+    drops: dict[int, int]
 
     @classmethod
     def now(cls, federation: Federation) -> _Moment:
         """Return the current moment of a federation."""
-        server, buffers = federation.server, federation.engine.buffers
-        cost = replace(federation.cost)
-        return cls(federation.rounds_done, server, buffers, cost, federation.step_scale)
+        return cls(
+            federation.rounds_done,
+            federation.server,
+            federation.engine.buffers,
+            replace(federation.cost),
+            federation.step_scale,
+            federation.distances,
+            dict(federation.drops),
+        )
 
 
 @one_thread()
@@ -133,6 +141,8 @@ def fit(
             step=step,
             numbers=numbers,
             found=found,
+            distances=moment.distances,
+            drops=moment.drops,
         )
         if spending is None and not math.isfinite(record.loss):
             raise DivergenceError(

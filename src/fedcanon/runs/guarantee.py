@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from fedcanon.privacy import ClientPrivacy, Privacy
-from fedcanon.runs.config import Config
+from fedcanon.runs.config import Config, RobustSection
 from fedcanon.runs.privacy import make_privacy
 
 NO_PRIVACY = (
     "No privacy: the server sees the update of every client in every round, and updates can reveal "
     "data."
 )
+
+NOT_ROBUST = "No protection from hostile clients: a single one can carry the model anywhere."
 
 
 def guarantees(config: Config) -> list[str]:
@@ -18,8 +20,11 @@ def guarantees(config: Config) -> list[str]:
     Raises:
         FedcanonError: The settings of privacy have a mistake.
     """
-    privacy = make_privacy(config)
-    return [NO_PRIVACY] if privacy is None else [_promise(privacy), _trust(privacy)]
+    privacy, robust = make_privacy(config), config.robust
+    found = [NO_PRIVACY] if privacy is None else [_promise(privacy), _trust(privacy)]
+    if robust is not None and robust.byzantine:
+        return [*found, _withstands(robust, config.clients.count)]
+    return [*found, NOT_ROBUST]
 
 
 def in_short(config: Config) -> str:
@@ -28,6 +33,13 @@ def in_short(config: Config) -> str:
     if given is None:
         return ""
     return f"ε = {given.epsilon:g}, δ = {given.delta:g} for every {given.level}"
+
+
+def _withstands(robust: RobustSection, clients: int) -> str:
+    return (
+        f"Up to {robust.byzantine} of {clients} clients may send anything: the rule "
+        f"{robust.rule} limits what they can do to what honest clients differ by."
+    )
 
 
 def _promise(privacy: Privacy) -> str:

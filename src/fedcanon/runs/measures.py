@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -63,6 +64,9 @@ class Record:
         client_losses: The f_i(z), if there are at most 200 clients.
         cost: Total cost since the start; its seconds do not include evaluations.
         evaluation_seconds: How long this evaluation took.
+        distances: How far clients were from the others in the last round, if a robust rule has
+            measured it (see ``Verdict``); with more than 200 clients, those of the farthest.
+        drops: In how many rounds so far clients were dropped, if they were; no more than 200.
     """
 
     round: Count
@@ -76,6 +80,8 @@ class Record:
     client_losses: list[float]
     cost: Cost
     evaluation_seconds: float
+    distances: dict[int, float] = field(default_factory=dict)
+    drops: dict[int, Count] = field(default_factory=dict)
 
     def flat(self) -> dict[str, Any]:
         """Return the record as one row of a table, with only the largest of the clients' losses.
@@ -84,6 +90,7 @@ class Record:
         """
         row = asdict(self)
         hidden = {k: None for k in ("loss", "objective") if math.isnan(row[k])}
+        del row["distances"], row["drops"]
         losses = row.pop("client_losses")
         worst = {"worst_client_loss": max(losses)} if losses else {}
         tables = [row.pop(name) for name in ("test", "diagnostics", "cost")]
@@ -144,6 +151,8 @@ def measure(
     step: float | None,
     numbers: Mapping[str, float] | None = None,
     found: Evaluation | None = None,
+    distances: Mapping[int, float] | None = None,
+    drops: Mapping[int, int] | None = None,
 ) -> Record:
     """Measure a model.
 
@@ -155,6 +164,8 @@ def measure(
         step: The step a of ‖G^a‖; None does not measure it.
         numbers: Additional diagnostics.
         found: What the engine has measured already.
+        distances: What a robust rule has found in the last round.
+        drops: In how many rounds until then it has dropped clients.
     """
     started = time.perf_counter()
     algorithm, penalty = engine.rules.algorithm, engine.rules.penalty
@@ -179,4 +190,12 @@ def measure(
         client_losses=found.losses if len(found.losses) <= SHOWN_CLIENTS else [],
         cost=replace(cost),
         evaluation_seconds=time.perf_counter() - started,
+        distances=_largest(distances or {}),
+        drops=_largest(drops or {}),
     )
+
+
+def _largest(numbers: Mapping[int, Any]) -> dict[int, Any]:
+    """Return the clients with the largest numbers, in increasing order of clients."""
+    chosen = heapq.nlargest(SHOWN_CLIENTS, numbers, key=lambda client: numbers[client])
+    return {client: numbers[client] for client in sorted(chosen)}

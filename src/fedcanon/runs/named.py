@@ -12,14 +12,14 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from fedcanon.algorithms import ALGORITHMS, SCHEDULES, Algorithm, Schedule
 from fedcanon.compression import COMPRESSORS, Chain, Compressor
 from fedcanon.data import DATASETS, Dataset
-from fedcanon.errors import FedcanonError
+from fedcanon.errors import FedcanonError, unknown_name
 from fedcanon.importing import import_object, is_import_path
 from fedcanon.layout import Layout
 from fedcanon.objectives.families import FAMILIES, Family
 from fedcanon.objectives.losses import LOSSES, Loss
 from fedcanon.objectives.models import MODELS, Imported, Model
 from fedcanon.penalties import PENALTIES, Penalty, PerLayer, Sum, on_weights
-from fedcanon.runs.config import Table, unknown_key, unknown_name
+from fedcanon.runs.config import Table, unknown_key
 
 T = TypeVar("T")
 

@@ -11,9 +11,9 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from fedcanon.errors import FedcanonError, RunStoppedError
+from fedcanon.errors import FedcanonError, RunStoppedError, unknown_name
 from fedcanon.runs.build import build, check_names
-from fedcanon.runs.config import Config, load_config, unknown_name
+from fedcanon.runs.config import Config, load_config
 from fedcanon.runs.folder import RunFolder
 from fedcanon.runs.measures import measure
 from fedcanon.search.goal import Goal

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fedcanon.errors import FedcanonError
-from fedcanon.runs.config import unknown_name
+from fedcanon.errors import FedcanonError, unknown_name
 from fedcanon.trackers.base import Tracker
 from fedcanon.trackers.mlflow import MLflow
 from fedcanon.trackers.tensorboard import TensorBoard

@@ -57,7 +57,7 @@ from fedcanon.runs.steps import (
 )
 from fedcanon.runs.training import resume_with, train_in
 
-_MAY_CHANGE = {"evaluate", "stop", "checkpoint", "deployment"}
+_MAY_CHANGE = {"evaluate", "stop", "checkpoint", "deployment", "robust"}
 """The sections of a configuration that may have changed when a run goes on."""
 
 CONFIG = "run.toml"
@@ -189,6 +189,10 @@ def _check(config: Config) -> None:
                 f"algorithm.{key} cannot be automatic in a deployment, where clients must know it "
                 "from the start: use the number that 'fedcanon check' or a simulation prints."
             )
+    if config.adversary is not None:
+        raise FedcanonError(
+            "adversary is for simulations, and here are real clients: leave it out."
+        )
     if config.device != "cpu":
         raise FedcanonError('deployments train on processors: use device = "cpu".')
     if not config.deployment.shape or config.deployment.classes is None:

@@ -8,8 +8,14 @@ from typing import Any
 from fedcanon.objectives import DataSummary
 from fedcanon.report.page.groups import Group
 from fedcanon.report.page.reading import Run
-from fedcanon.report.wording import described, different, duration
-from fedcanon.runs.config import CLIENTS_OWN, DEFAULT_LOSS, DEPLOYED, Config
+from fedcanon.report.wording import described, different, duration, written
+from fedcanon.runs.config import (
+    CLIENTS_OWN,
+    DEFAULT_LOSS,
+    DEPLOYED,
+    AdversarySection,
+    Config,
+)
 from fedcanon.runs.guarantee import in_short
 
 LISTED = 4
@@ -57,9 +63,26 @@ def model_of(config: Config) -> str:
 
 
 def method_of(config: Config) -> list[str]:
-    """The algorithm and, if there is one, the compressor of its uploads."""
-    method, compressor = described(config.algorithm), described(config.compression)
-    return [method] if compressor == "none" else [method, f"uploads through {compressor}"]
+    """The algorithm and, if there are any, compressor, robust rule and bad clients."""
+    words, compressor = [described(config.algorithm)], described(config.compression)
+    if compressor != "none":
+        words.append(f"uploads through {compressor}")
+    if config.robust is not None and config.robust.byzantine:
+        words.append(f"{config.robust.rule} against {_count(config.robust.byzantine)}")
+    if config.adversary is not None:
+        words.append(_attack(config.adversary))
+    return words
+
+
+def _count(clients: int) -> str:
+    return f"{clients} client{'s' if clients > 1 else ''}"
+
+
+def _attack(adversary: AdversarySection) -> str:
+    clients = adversary.clients
+    who = _count(clients) if isinstance(clients, int) else f"clients {written(clients)}"
+    strength = "" if adversary.strength is None else f", strength {adversary.strength:g}"
+    return f"attacked by {who}: {adversary.attack}{strength}"
 
 
 def clients_of(config: Config) -> str:

@@ -18,6 +18,7 @@ from fedcanon.report.page.clients import partitions
 from fedcanon.report.page.curves import panels
 from fedcanon.report.page.groups import grouped
 from fedcanon.report.page.layers import layers
+from fedcanon.report.page.oddness import oddness
 from fedcanon.report.page.reading import Run, read_run
 from fedcanon.runs.folder import RunFolder
 from fedcanon.runs.plots import COLOURS
@@ -89,6 +90,7 @@ def content(runs: Sequence[Run], sites: Sites | None = None) -> dict[str, Any]:
         notes=results.notes(groups),
         colours=len(COLOURS),
         sites=sites,
+        oddness=oddness(runs),
     )
     bottom = _render(
         "bottom.html",
