@@ -131,10 +131,9 @@ class SecureEngine(DeployedEngine):
         """Ask clients the four questions of a sum; if it fails, say why."""
         self._hopeless, present = False, self.network.present()
         here = [client for client in participants if client in present]
-        # In a private run only those are asked for whom the round was counted.
-        able = participants if self.rules.privacy is not None else self.available()
-        others = [c for c in able if c in present and c not in here]
-        here = sorted([*here, *others[: max(0, needed - len(here))]])
+        if self.rules.privacy is None:  # else only those may be asked who were counted
+            others = [c for c in self.available() if c in present and c not in here]
+            here = sorted([*here, *others[: max(0, needed - len(here))]])
         if len(here) < needed:
             return None, f"only {len(here)} of {needed} needed clients are there"
         secure = self._begun(needed)
