@@ -46,7 +46,6 @@ def kill_worker(there, client):
 def test_sites_that_are_killed_in_every_step_break_nothing(tmp_path):
     with Driver.at(tmp_path, "client", **SETTINGS) as there:
         shutil.copy(HERE / "app_secure_client.py", there.folder / "app" / "client.py")
-        shutil.copy(HERE / "app_secure_server.py", there.folder / "app" / "server.py")
         there.bring_up()
         there.rounds_pass(1)
         for client, kind in enumerate(("keys", "shares", "train")):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,6 @@ from fedcanon.runs.folder import RunFolder
 from fedcanon.runs.measures import Record
 from fedcanon.runs.named import make_algorithm, make_compressor, make_dataset
 from fedcanon.runs.observers import Observer
-from fedcanon.runs.privacy import private_algorithm
 from fedcanon.runs.steps import (
     AUTO,
     facts_from,
@@ -285,8 +284,6 @@ def _participant(folder: Path, load: Load, context: Context) -> Participant:
     problem = problem_on(config, dataset, [torch.arange(len(dataset.train))])
     table = without_auto(config.algorithm)  # the server's messages have the steps
     rules = client_rules(config.model_copy(update={"algorithm": table}), problem)
-    if rules.privacy is not None:
-        rules = replace(rules, algorithm=private_algorithm(rules.algorithm, rules.privacy))
     objective, rng = problem.clients[0], generator(config.seed, Purpose.SMOOTHNESS, client)
     told = partial(told_by, objective, problem.start, rules.batch_size, rng)
     kept = node.get("state")
