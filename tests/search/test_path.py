@@ -375,3 +375,10 @@ def test_a_sparsity_that_no_model_has(fedcanon, tmp_path):
 def test_parsing():
     assert parse_kappas("1:0.01:3") == pytest.approx((1, 0.1, 0.01))
     assert parse_selection("sparsity:1") == Selection("sparsity", 1.0)
+
+
+def test_a_private_path_is_refused(tmp_path):
+    privacy = {"level": "record", "epsilon": 3.0, "clip": 1.0}
+    config = changed(load_config(settings=LASSO), {"privacy": privacy})
+    with pytest.raises(FedcanonError, match="each would spend the privacy budget"):
+        follow(PathSearch(config, Selection("bic"), (0.1, 0.01)), tmp_path / "path", unwatched)

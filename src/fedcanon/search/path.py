@@ -117,6 +117,11 @@ def follow(search: PathSearch, folder: Path, watch: WatchRun) -> FollowedPath:
     """
     require_kappa(search.config)
     check_names(search.config)
+    if search.config.privacy is not None:
+        raise FedcanonError(
+            "a path trains a model for every κ and chooses by their losses, and each would spend "
+            "the privacy budget: leave out privacy, or choose κ on public data."
+        )
     problem, validation = _problems(search)
     configs = _configs(search, problem)
     automatic = search.kappas is None
