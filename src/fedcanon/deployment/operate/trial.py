@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import subprocess
 import time
 from collections.abc import Callable
 from functools import partial
-from math import isfinite
 from pathlib import Path
+
+from safetensors.torch import load_file
 
 from fedcanon.deployment.app.credentials import write_node_key
 from fedcanon.deployment.flower.nodes import read_nodes
@@ -29,6 +31,7 @@ from fedcanon.deployment.operate.sites import site_command, supernode
 from fedcanon.deployment.status import read_status
 from fedcanon.errors import FedcanonError
 from fedcanon.runs.folder import RunFolder
+from fedcanon.runs.training import MODEL
 
 PATIENCE = 300.0
 """Seconds in which something must happen: a site comes in, a stranger is refused, a round ends."""
@@ -135,15 +138,18 @@ class Trial:
             return [Verdict("rounds", False, self._processes.last_words("run"))]
         alone = run.data.samples[0] == SAMPLES
         who = "the number stays with its key" if alone else "the impostor was believed"
+        if set(run.data.samples) == {1}:  # which clients say that hide the number
+            alone, who = True, "not seen: samples are private"
         times = told.since_start
         seconds = times.seconds / max(times.count, 1)
         own = times.client_seconds / max(times.count, 1)
-        objective = run.records()[-1].objective
+        objective, finite = run.records()[-1].objective, _is_finite(run)
+        measured = "" if math.isnan(objective) else f"f + h = {objective:.4g}"
         return [
             Verdict("a site that claims another's number refused", alone, who),
             Verdict("rounds", result.round == ROUNDS, f"{result.round} of {ROUNDS}"),
             Verdict("seconds a round", True, f"{seconds:.1f}, the slowest site's own {own:.1f}"),
-            Verdict("model finite", isfinite(objective), f"f + h = {objective:.4g}"),
+            Verdict("model finite", finite, measured),
         ]
 
     @staticmethod
@@ -181,3 +187,8 @@ class Trial:
                 return False
             time.sleep(0.2)
         return True
+
+
+def _is_finite(run: RunFolder) -> bool:
+    """Tell whether all parameters of the trained model are finite."""
+    return all(bool(part.isfinite().all()) for part in load_file(run.path / MODEL).values())
