@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fedcanon.statistics.study import Question, Study, described, ordered
-from fedcanon.tables.preparing import check_plan
 from fedcanon.tables.recipe import Number, Recipe
 from fedcanon.tables.sites import LocalSites
 
@@ -21,9 +20,8 @@ def study_as_it_is(sites: LocalSites, question: Question, classes: Sequence[str]
         classes: The levels of the response, if it has classes.
 
     Raises:
-        FedcanonError: A column is named twice, or the family has no such options.
+        FedcanonError: The family has no such options.
     """
-    check_plan(question.plan)
     names = ordered(question).columns
     parts = tuple(Number(name, fill=0.0) for name in names)
     recipe = Recipe(parts, means=(0.0,) * len(names), scales=(1.0,) * len(names))

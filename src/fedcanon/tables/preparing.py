@@ -69,7 +69,7 @@ def prepare(sites: Sites, plan: Plan, weights: str | None = None) -> Recipe:
         FedcanonError: A column is missing, holds numbers at one site and texts at another, or
             cannot be prepared as planned.
     """
-    check_plan(plan)
+    _check(plan)
     numbers = _numbers(sites, plan)
     texts = [name for name in plan.columns if name not in numbers]
     parts: dict[str, Number | Category] = {}
@@ -78,8 +78,7 @@ def prepare(sites: Sites, plan: Plan, weights: str | None = None) -> Recipe:
     return _standardised(sites, tuple(parts[name] for name in plan.columns), weights)
 
 
-def check_plan(plan: Plan) -> None:
-    """Raise a ``FedcanonError`` if the parts of a plan do not fit one another."""
+def _check(plan: Plan) -> None:
     if len(set(plan.columns)) < len(plan.columns):
         raise FedcanonError("a column is named twice among the columns.")
     for option in ("categories", "missing", "indicators", "logs", "splines"):
