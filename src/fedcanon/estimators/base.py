@@ -17,15 +17,19 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
 
 from fedcanon.algorithms import ALGORITHMS, Algorithm
+from fedcanon.errors import FedcanonError
 from fedcanon.estimators.features import indices, over_features
+from fedcanon.estimators.private import PrivacySettings, read_privacy, train_privately
 from fedcanon.estimators.problems import dense, require_kappa
 from fedcanon.layout import Layout
 from fedcanon.objectives import Problem
 from fedcanon.penalties import Penalty, PerLayer, on_weights
+from fedcanon.privacy import Privacy
 from fedcanon.runs.federation import Federation
 from fedcanon.runs.fit import fit
 from fedcanon.runs.named import find, make_algorithm, make_penalty
-from fedcanon.runs.steps import AUTO, fill_in, find_facts, method_for, open_steps
+from fedcanon.runs.result import Result
+from fedcanon.runs.steps import AUTO, fill_in, find_facts, method_for, open_steps, without_auto
 from fedcanon.search.kappas import null_model
 from fedcanon.threads import one_thread
 
@@ -61,6 +65,12 @@ class Federated(BaseEstimator):
         hidden: Sizes of hidden layers, with ReLU between them; none is a linear model.
         fit_intercept: Whether layers have biases.
         random_state: Seed of mini-batches and of a network's start.
+        privacy: None, or a dictionary such as ``{"epsilon": 3}``, with which the model is
+            differentially private: it hides whether a record was among the data, and nothing else
+            is told of them. ``PrivacySettings`` has its keys and their defaults. Then ``rounds``
+            and ``local_steps`` are those of the dictionary, all rounds are done whatever ``tol``
+            is, and the method is FedCanon+. "auto" steps are βK = 1 and α = βK, for features of
+            deviation about 1; networks need a ``beta`` and a ``clip``. Labels count as public.
     """
 
     penalty: str | Mapping[str, Any] | Penalty = "l1"
@@ -75,6 +85,7 @@ class Federated(BaseEstimator):
     hidden: Sequence[int] = ()
     fit_intercept: bool = True
     random_state: int | np.random.RandomState | None = None
+    privacy: Mapping[str, Any] | None = None
 
     def __sklearn_tags__(self) -> Tags:
         tags: Tags = super().__sklearn_tags__()  # type: ignore[no-untyped-call]
@@ -88,6 +99,19 @@ class Federated(BaseEstimator):
     def _train(self, problem: Problem, seed: int) -> None:
         """Solve the problem and keep the model."""
         penalty = self._penalty(problem.layout)
+        self.privacy_: Privacy | None = None
+        self.epsilon_: float | None = None
+        if self.privacy is not None:
+            settings = read_privacy(
+                self.privacy,
+                None if self.hidden else self.n_features_in_,  # type: ignore[attr-defined]
+            )
+            table = self._private_table(settings)
+            result, self.privacy_, self.epsilon_ = train_privately(
+                problem, penalty, settings, table, batch_size=self.batch_size, seed=seed
+            )
+            self._keep(result)
+            return
         algorithm = self._algorithm(problem, penalty)
         federation = Federation(problem, algorithm, penalty, batch_size=self.batch_size, seed=seed)
         # Not the gradient at the start: in a regression it is as large as the mean of the targets.
@@ -111,6 +135,9 @@ class Federated(BaseEstimator):
                 ConvergenceWarning,
                 stacklevel=4,  # fit, _train and the limit on threads stand between
             )
+        self._keep(result)
+
+    def _keep(self, result: Result) -> None:
         self.model_ = result.model
         self.records_ = result.records
         self.n_iter_ = result.last.round
@@ -138,6 +165,23 @@ class Federated(BaseEstimator):
             facts = find_facts(problem, table, self.batch_size, seed=0)
             table = fill_in(table, replace(facts, rho=penalty.rho))
         return make_algorithm(table)
+
+    def _private_table(self, settings: PrivacySettings) -> dict[str, Any]:
+        """Return the method of a private training with the parameters that are given."""
+        if self.batch_size is not None and settings.level == "record":
+            raise FedcanonError(
+                "records are private only if they are drawn independently, which mini-batches are "
+                "not: leave out batch_size, and use privacy['sampling'] for smaller batches."
+            )
+        named = "fedcanon+" if self.algorithm == AUTO else self.algorithm
+        given = {"name": named} if isinstance(named, str) else named
+        steps = {"alpha": self.alpha, "beta": self.beta, "local_steps": settings.local_steps}
+        table: dict[str, Any] = _plain({**steps, **given})
+        if self.hidden and "beta" not in without_auto(table):
+            raise FedcanonError(
+                "steps of a network cannot be tried on data that are private: give beta."
+            )
+        return table
 
     @property
     def _is_network(self) -> bool:

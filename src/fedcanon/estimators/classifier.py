@@ -37,6 +37,8 @@ class FederatedClassifier(ClassifierMixin, Federated):
         model_: The trained ``nn.Module``.
         records_: The measures of every round: loss, stationarity, zeros, bytes.
         n_iter_: The number of rounds.
+        privacy_: The guarantee, ``RecordPrivacy`` or ``ClientPrivacy``; None without privacy.
+        epsilon_: The ε that was spent; None without privacy.
         n_features_in_: The number of features.
         feature_names_in_: Their names, if they are strings.
     """
@@ -55,6 +57,7 @@ class FederatedClassifier(ClassifierMixin, Federated):
 
         Warns:
             ConvergenceWarning: The rounds ended before the tolerance was met.
+            RuntimeWarning: The noise of privacy decides which weights are zero.
         """
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=FLOATS)
         self.classes_, labels = labels_of(y)

@@ -109,9 +109,15 @@ class FederatedGLM(OverSites):
 
         Warns:
             ConvergenceWarning: The rounds ended before the solution was exact.
+            RuntimeWarning: The noise of privacy decides which weights are zero.
         """
         if self.family == COX:
             raise FedcanonError("times of events have an estimator of their own: FederatedCox.")
+        if self.privacy is not None and not (self.class_weight is None and sample_weight is None):
+            raise FedcanonError(
+                "weights of records cannot be kept private, because they are divided by their sum, "
+                "which depends on every record: leave out sample_weight and class_weight."
+            )
         if self.class_weight not in (None, "balanced"):
             own = compute_sample_weight(self.class_weight, y)
             sample_weight = own if sample_weight is None else own * np.asarray(sample_weight)
@@ -131,6 +137,7 @@ class FederatedGLM(OverSites):
         intercepts = self._solve(
             table,
             names,
+            classes=len(self.classes_) if _has_classes(self) else 0,
             family=self.family,
             options=self.options or {},
             balanced=self.class_weight == "balanced",
@@ -273,6 +280,11 @@ class FederatedCox(OverSites):
         Warns:
             ConvergenceWarning: The rounds ended before the solution was exact.
         """
+        if self.privacy is not None:
+            raise FedcanonError(
+                "a Cox model cannot be private, because it has no loss of single records: in its "
+                "partial likelihood every record is in the risk sets of others."
+            )
         table = self._table(X, reset=True)
         times, events = _times_and_events(y, len(table))
         check_consistent_length(table, groups)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,14 +17,17 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from fedcanon.errors import FedcanonError
+from fedcanon.estimators.private import read_privacy, train_privately
 from fedcanon.estimators.problems import (
     InvalidDataError,
     require_kappa,
     rows_of_clients,
 )
-from fedcanon.penalties import Penalty, Zero
+from fedcanon.penalties import Penalty
+from fedcanon.privacy import Privacy
 from fedcanon.statistics.choosing import Path, Validations, choose, folds_of
 from fedcanon.statistics.model import Model, Rows
+from fedcanon.statistics.private import study_as_it_is
 from fedcanon.statistics.site import StudySite
 from fedcanon.statistics.solving import Solution
 from fedcanon.statistics.study import Question, Study, begin_study
@@ -68,6 +72,12 @@ class OverSites(BaseEstimator):
         splines: The number of knots, from 3 to 7, of columns that become splines.
         minimum_count: Rows that a level of a category must have; rarer ones become "other".
         random_state: Seed of the folds.
+        privacy: None, or a dictionary such as ``{"epsilon": 3}``, with which the model is
+            differentially private: it hides whether a record was among the rows, and nothing else
+            is told of them. ``PrivacySettings`` has its keys and their defaults. Columns are then
+            used as they are: numbers, none missing, which the user has scaled by public numbers to
+            a deviation of about 1. κ must be given. The model is trained by FedCanon+ from 0, with
+            βK = 1 and α = βK. Names of classes count as public.
 
     Attributes:
         columns_: The names of the prepared columns, such as "age" and "smoker = yes".
@@ -77,6 +87,8 @@ class OverSites(BaseEstimator):
         path_: The models for all κ, if κ was chosen.
         validation_: The deviances of rows that were left out, if it was cross-validated.
         n_iter_: The rounds in which the sites were asked for the model.
+        privacy_: The guarantee, ``RecordPrivacy`` or ``ClientPrivacy``; None without privacy.
+        epsilon_: The ε that was spent; None without privacy.
         n_features_in_: The number of columns of X.
         feature_names_in_: Their names, if they are strings; otherwise they are x0, x1, …
     """
@@ -94,11 +106,12 @@ class OverSites(BaseEstimator):
     splines: Mapping[str, int] | None = None
     minimum_count: int = 10
     random_state: int | np.random.RandomState | None = 0
+    privacy: Mapping[str, Any] | None = None
 
     def __sklearn_tags__(self) -> Tags:
         tags: Tags = super().__sklearn_tags__()  # type: ignore[no-untyped-call]
         tags.target_tags.required = True
-        tags.input_tags.allow_nan = True
+        tags.input_tags.allow_nan = self.privacy is None
         return tags
 
     def __getstate__(self) -> dict[str, Any]:
@@ -119,9 +132,14 @@ class OverSites(BaseEstimator):
             level: The level of the intervals.
 
         Raises:
-            FedcanonError: The model was pickled, and has no rows any more.
+            FedcanonError: The model is private, or was pickled and has no rows any more.
         """
         check_is_fitted(self)
+        if self.privacy_ is not None:
+            raise FedcanonError(
+                "a private model has no standard errors, because exact sums over the rows would be "
+                "needed for them: see coef_ and intercept_."
+            )
         if not self.study_.sites.names:
             raise FedcanonError(
                 "a model from a pickle does not have the rows that a summary needs: call summary() "
@@ -145,7 +163,10 @@ class OverSites(BaseEstimator):
             )
         except ValueError as error:
             raise InvalidDataError(str(error)) from None
-        return pd.DataFrame(rows).set_axis(self._names, axis=1).reset_index(drop=True)
+        table = pd.DataFrame(rows).set_axis(self._names, axis=1).reset_index(drop=True)
+        if (self.privacy if reset else self.privacy_) is not None:
+            _require_numbers(table)
+        return table
 
     @property
     def _names(self) -> list[str]:
@@ -170,25 +191,39 @@ class OverSites(BaseEstimator):
             minimum_count=self.minimum_count,
         )
 
-    def _solve(self, table: pd.DataFrame, names: Mapping[str, str], **question: Any) -> Array:
+    def _solve(
+        self,
+        table: pd.DataFrame,
+        names: Mapping[str, str],
+        *,
+        classes: int = 0,
+        **question: Any,
+    ) -> Array:
         """Fit the model, keep it, and return its intercepts on the scale of X.
 
         Args:
             table: The rows of all sites.
             names: Its columns beside those of X, by what ``Question`` calls them, and as "site" the
                 one that names the site of each row.
+            classes: How many classes the response has, which are 0, 1, …
             question: What else is asked.
         """
         roles: dict[str, Any] = {role: name for role, name in names.items() if role != "site"}
         roles["free"] = () if self._unpenalised else self.free
         asked = Question(plan=self._plan, **roles, **question)
-        self.study_ = begin_study(_sites(table, names.get("site")), asked)
+        sites = _sites(table, names.get("site"))
         self.path_: Path | None = None
         self.validation_: Validations | None = None
-        self.kappa_, found = self._chosen(self.study_)
+        self.privacy_: Privacy | None = None
+        self.epsilon_: float | None = None
+        if self.privacy is None:
+            self.study_ = begin_study(sites, asked)
+            self.kappa_, found = self._chosen(self.study_)
+        else:
+            found = self._solve_privately(sites, asked, [str(k) for k in range(classes)])
         self.solution_ = replace(found, vector=_centred(self.study_.model, found.vector))
         self.n_iter_ = self.solution_.rounds
-        if not self.solution_.converged:
+        if self.privacy is None and not self.solution_.converged:
             warnings.warn(
                 f"the solution has not converged after {self.n_iter_} rounds: ‖G‖ is "
                 f"{self.solution_.reached:.1e}, above {self.study_.tolerance:.1e}. Use a larger "
@@ -206,10 +241,42 @@ class OverSites(BaseEstimator):
         self.coef_ = weights if model.classes else weights[0]
         return intercepts
 
+    def _solve_privately(
+        self, sites: LocalSites, asked: Question, classes: Sequence[str]
+    ) -> Solution:
+        """Fit the model so that nothing but noisy sums is computed from the rows."""
+        assert self.privacy is not None
+        settings = read_privacy(self.privacy, len(self._names))
+        for name in ("categories", "missing", "indicators", "logs", "splines"):
+            if getattr(self, name):
+                raise FedcanonError(
+                    f"a private model uses columns as they are, because their preparation would "
+                    f"need exact sums over the rows: leave out {name}."
+                )
+        study = study_as_it_is(sites, asked, classes)
+        table = self._penalty_table(study)
+        if "kappa" not in table and study.has_kappa(table):
+            raise FedcanonError("κ cannot be chosen by data that are private: give kappa.")
+        method = {"name": "fedcanon+", "local_steps": settings.local_steps}
+        result, self.privacy_, self.epsilon_ = train_privately(
+            study.problem(), study.penalty(table), settings, method
+        )
+        self.kappa_ = table.get("kappa")
+        self.study_ = replace(study, sites=LocalSites([]))  # which keeps no rows
+        rounds = result.last.round
+        return Solution(result.vector, None, rounds, reached=math.nan, converged=False)
+
     def _chosen(self, study: Study) -> tuple[float | None, Solution]:
         """Return κ and the model; κ is None if the penalty has none."""
+        table = self._penalty_table(study)
+        if "kappa" in table or not study.has_kappa(table):
+            return table.get("kappa"), study.fitted(study.penalty(table))
+        return self._choose(study, study.penalties(table))
+
+    def _penalty_table(self, study: Study) -> dict[str, Any]:
+        """Return the penalty by its name and parameters, with κ if it is given."""
         if self._unpenalised:
-            return None, study.fitted(Zero())
+            return {"name": "zero"}
         if isinstance(self.penalty, str):
             table: dict[str, Any] = {"name": self.penalty}
             if not study.has_kappa(table):
@@ -220,9 +287,7 @@ class OverSites(BaseEstimator):
             raise FedcanonError("penalty is a name, a dictionary with a name, or None.")
         if self.kappa is not None:
             table["kappa"] = float(self.kappa)
-        if "kappa" in table or not study.has_kappa(table):
-            return table.get("kappa"), study.fitted(study.penalty(table))
-        return self._choose(study, study.penalties(table))
+        return table
 
     def _choose(
         self, study: Study, penalty_at: Callable[[float], Penalty]
@@ -266,6 +331,22 @@ class OverSites(BaseEstimator):
         columns = site.plain([parts[k] for k in self._order([part.name for part in parts])])
         scores: Array = columns @ np.atleast_2d(self.coef_).T
         return scores
+
+
+def _require_numbers(table: pd.DataFrame) -> None:
+    """Refuse columns that are not numbers, or have missing ones, which a private model needs."""
+    from pandas.api import types
+
+    for name, values in table.items():
+        if not (
+            types.is_numeric_dtype(values)
+            and np.isfinite(values.to_numpy("float64", na_value=np.nan)).all()
+        ):
+            raise InvalidDataError(
+                f"a private model uses columns as they are, but '{name}' has values that are "
+                "missing or no numbers: fill, encode and scale it by public numbers, to a "
+                "deviation of about 1."
+            )
 
 
 def _centred(model: Model, vector: Tensor) -> Tensor:

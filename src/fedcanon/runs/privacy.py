@@ -63,14 +63,18 @@ def make_privacy(config: Config) -> Privacy | None:
             raise FedcanonError('privacy.forgetting is for privacy.level = "client": leave it out.')
         steps = getattr(make_algorithm(without_auto(config.algorithm)), "local_steps", 1)
         return _with_noise(RecordPrivacy, config, {**common, "steps": steps})
-    clients = config.clients.count
-    if given.delta > 1 / (10 * clients):
-        raise FedcanonError(
-            f"privacy.delta = {given.delta:g} would permit to name one of {clients} clients: use "
-            f"at most {1 / (10 * clients):g}."
-        )
+    require_delta(given.delta, config.clients.count)
     fading = {} if given.forgetting is None else {"forgetting": given.forgetting}
     return _with_noise(ClientPrivacy, config, {**common, **fading})
+
+
+def require_delta(delta: float, clients: int) -> None:
+    """Raise a ``FedcanonError`` if δ is too large to hide one of so many clients."""
+    if delta > 1 / (10 * clients):
+        raise FedcanonError(
+            f"privacy.delta = {delta:g} would permit to name one of {clients} clients: use "
+            f"at most {1 / (10 * clients):g}."
+        )
 
 
 def _with_noise(kind: type[Privacy], config: Config, settings: dict[str, Any]) -> Privacy:

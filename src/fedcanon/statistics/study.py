@@ -32,6 +32,7 @@ from fedcanon.statistics.solving import (
     solve_without_penalty,
 )
 from fedcanon.tables.preparing import Plan, levels, prepare
+from fedcanon.tables.recipe import Recipe
 from fedcanon.tables.sites import LocalSites, Sites, total
 from fedcanon.threads import one_thread
 
@@ -328,20 +329,8 @@ def begin_study(sites: Sites, question: Question) -> Study:
     for name in sites.names:
         if list(sites.names).count(name) > 1 or name == EVERYWHERE:
             raise FedcanonError(f"a site cannot be called '{name}': give each its own name.")
-    plan = question.plan
-    ordered = [name for name in plan.columns if name not in question.free]
-    ordered += [name for name in plan.columns if name in question.free]
-    model = Model(
-        prepare(sites, replace(plan, columns=ordered), question.weights),
-        question.response,
-        question.family,
-        tuple(question.options.items()),
-        question.event,
-        question.weights,
-        question.offset,
-        tuple(question.free),
-        _classes(sites, question),
-    )
+    recipe = prepare(sites, ordered(question), question.weights)
+    model = described(question, recipe, _classes(sites, question))
     if question.balanced:
         counts = total(sites, "class_counts", model=model)["counts"]
         shares = counts.sum() / (len(counts) * counts)
@@ -349,6 +338,29 @@ def begin_study(sites: Sites, question: Question) -> Study:
     study = Study(question, sites, model)
     study.null  # noqa: B018 - so that responses that cannot be are refused here
     return study
+
+
+def ordered(question: Question) -> Plan:
+    """Return the plan of a question with the free columns last."""
+    plan = question.plan
+    columns = [name for name in plan.columns if name not in question.free]
+    columns += [name for name in plan.columns if name in question.free]
+    return replace(plan, columns=columns)
+
+
+def described(question: Question, recipe: Recipe, classes: Sequence[str]) -> Model:
+    """Return the model of a question, whose columns are prepared by a recipe."""
+    return Model(
+        recipe,
+        question.response,
+        question.family,
+        tuple(question.options.items()),
+        question.event,
+        question.weights,
+        question.offset,
+        tuple(question.free),
+        tuple(classes),
+    )
 
 
 def _classes(sites: Sites, question: Question) -> tuple[str, ...]:
