@@ -264,6 +264,7 @@ def test_a_clip_is_no_other_compression():
         (["privacy.epsilon=0"], "privacy.epsilon"),
         (["privacy.budget=3"], "unknown key 'privacy.budget'"),
         (["clients.weights=samples"], "the same weight for all"),
+        (["data={name = 'table', path = 'x.csv', label = 'y'}"], "scale them by public numbers"),
         (["evaluate.gradient=true"], "measures nothing"),
     ],
 )

@@ -52,6 +52,12 @@ def make_privacy(config: Config) -> Privacy | None:
     given = config.privacy
     if given is None:
         return None
+    if config.data.name == "table":
+        raise FedcanonError(
+            "the columns of a table are scaled by their own means and deviations, which are exact "
+            "numbers about the data: scale them by public numbers, and load them as arrays "
+            '(data.name = "package.module:name").'
+        )
     common = {
         "clip": given.clip,
         "delta": given.delta,
