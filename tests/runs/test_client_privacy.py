@@ -288,6 +288,8 @@ def test_a_private_run_from_a_file(tmp_path):
     assert stored.noise == pytest.approx(
         ClientPrivacy.within(4.0, 6, clip=0.1, delta=1e-5).noise, rel=1e-6
     )
+    told = RunFolder(tmp_path / "run").data
+    assert (told.label_counts, told.samples) == ([], [])  # neither labels nor sizes
     promise = " ".join(guarantees(RunFolder(tmp_path / "run").config))
     assert "ε = 4" in promise
     assert "The server is trusted" in promise

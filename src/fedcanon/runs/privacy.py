@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,7 +23,7 @@ from fedcanon.engines.client import BUFFERS
 from fedcanon.engines.noisy_mean import NoisyMean
 from fedcanon.errors import FedcanonError
 from fedcanon.files import Count, read_json, write_whole
-from fedcanon.objectives import Problem
+from fedcanon.objectives import DataSummary, Problem
 from fedcanon.privacy import ClientPrivacy, Privacy, RecordPrivacy
 from fedcanon.runs.config import Config
 from fedcanon.runs.named import make_algorithm
@@ -144,6 +144,18 @@ def private_algorithm(algorithm: Algorithm, privacy: Privacy) -> Algorithm:
             'algorithm.name = "fedcanon+", or privacy.level = "record".'
         )
     return FadingFedCanonPlus(**given, average_from=average_from, forgetting=privacy.forgetting)
+
+
+def public_summary(data: DataSummary, privacy: Privacy | None) -> DataSummary:
+    """Return what a run may tell of its data: no labels if it is private.
+
+    The numbers of records are public if single records are hidden, but not if clients are.
+    """
+    if privacy is None or not data.label_counts:
+        return data
+    counted = not isinstance(privacy, ClientPrivacy)
+    samples = [sum(counts) for counts in data.label_counts] if counted else []
+    return replace(data, label_counts=[], samples=samples)
 
 
 def _noisy_mean(privacy: ClientPrivacy, problem: Problem) -> NoisyMean:

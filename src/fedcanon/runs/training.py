@@ -25,6 +25,7 @@ from fedcanon.runs.folder import RunFolder
 from fedcanon.runs.measures import Record
 from fedcanon.runs.model_file import load_model, save_model
 from fedcanon.runs.observers import Observer
+from fedcanon.runs.privacy import public_summary
 from fedcanon.runs.result import Result
 from fedcanon.runs.steps import chooses_steps, open_steps
 
@@ -223,7 +224,7 @@ def _train_and_save(
     """Train, write history, log and checkpoints during the run, and save the model at its end."""
     federation.use_folder(run.path)
     if federation.problem.data is not None:
-        run.write_data(federation.problem.data)
+        run.write_data(public_summary(federation.problem.data, federation.privacy))
     environment = run.environment
     settings = [] if environment is None else environment.automatic
     automatic = [setting.removeprefix("algorithm.") for setting in settings]

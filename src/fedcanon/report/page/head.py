@@ -115,7 +115,8 @@ def _data(config: Config, data: DataSummary | None) -> str:
     words = [data.name if data else CLIENTS_OWN if deployed else config.data.name]
     if data:
         shape, samples = "×".join(map(str, data.shape)), data.total
-        words.append(f"{samples:,} samples, {data.classes} classes, inputs {shape}")
+        counted = f"{samples:,} samples, " if samples else ""  # hidden if clients are private
+        words.append(f"{counted}{data.classes} classes, inputs {shape}")
     partition = [] if deployed else [config.data.partition]
     return " · ".join([*words, *partition, clients_of(config)])
 
