@@ -1,5 +1,7 @@
 """Robust rules against golden values, optimality conditions and what must hold for all vectors."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -156,3 +158,15 @@ def test_huge_vectors_of_a_minority_carry_nothing_away(name, dtype, size):
 @pytest.mark.parametrize("name", RULES)
 def test_vectors_without_entries_are_combined_too(name):
     assert RULES[name](torch.zeros(5, 0), 2).vector.shape == (0,)
+
+
+@pytest.mark.parametrize("name", sorted(set(RULES) - {"mean"}))
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("odd", [math.inf, math.nan, 0.9])
+def test_absurd_vectors_are_dropped(name, dtype, odd):
+    rows = torch.randn(9, 4, dtype=dtype, generator=torch.Generator().manual_seed(0))
+    rows[7:] = odd * torch.finfo(dtype).max
+    found = RULES[name](rows, 2)
+    assert bool(found.vector.isfinite().all())
+    assert float(found.vector.abs().max()) < 3
+    assert found.dropped[7:].all()

@@ -10,7 +10,8 @@ from torch import nn
 
 import fedcanon.engines.noisy_mean as noisy_mean
 from fedcanon import FedAvg, FedCanonPlus, Federation, Quadratic, fit
-from fedcanon.compression import Clip, TopK
+from fedcanon.algorithms import AveragedFedCanonPlus
+from fedcanon.compression import Clip, PrivateClip, TopK
 from fedcanon.engines import Aggregation
 from fedcanon.errors import FedcanonError
 from fedcanon.objectives import FlatModule, ModuleClients, Problem
@@ -250,7 +251,43 @@ def test_statistics_of_normalisation_are_refused():
 def test_a_clip_is_no_other_compression():
     privacy = ClientPrivacy(clip=0.1, noise=1.0, delta=1e-5)
     private = Federation(logistics(), STEPS, L1(0.01), privacy=privacy, compressor=Clip(5.0))
-    assert private.rules.compressor == Clip(0.1)
+    assert private.rules.compressor == PrivateClip(0.1)
+
+
+def test_an_update_that_is_not_finite_counts_as_nothing():
+    """An error that names the client would be a release about it."""
+
+    class Broken(Quadratic):
+        def gradient(self, x, batch=None):
+            return super().gradient(x) * math.nan
+
+    clients = [Quadratic(vector(1, 1), vector(1, k)) for k in range(3)]
+    privacy = ClientPrivacy(clip=1.0, noise=0.0, delta=1e-5, forgetting=0.0)
+    problem = Problem([*clients, Broken(vector(1, 1), vector(0, 0))], vector(0, 0))
+    private = Federation(problem, STEPS, L1(0.01), privacy=privacy)
+    private.step()
+    assert bool(private.model.isfinite().all())
+    assert not private.engine.clients[3]["v"].any()
+
+
+def test_other_forms_of_the_method_are_refused():
+    """Only states that fade forget their averages when clients leave."""
+    privacy = ClientPrivacy(clip=1.0, noise=1.0, delta=1e-5)
+    with pytest.raises(FedcanonError, match="privacy of clients is for FedCanon"):
+        Federation(logistics(), AveragedFedCanonPlus(0.5, 0.1, 5), L1(0.01), privacy=privacy)
+
+
+def test_costs_do_not_tell_how_many_clients_were_drawn():
+    privacy = ClientPrivacy(clip=0.1, noise=1.0, delta=1e-5, sampling=0.3)
+    result = fit(Federation(logistics(), STEPS, L1(0.01), privacy=privacy), 5)
+    cost = result.last.cost
+    assert (cost.floats_up, cost.bytes_down, cost.seconds) == (0, 0, 0.0)
+
+
+def test_a_private_run_cannot_slow_down_by_its_losses():
+    privacy = ClientPrivacy(clip=0.1, noise=1.0, delta=1e-5)
+    result = fit(Federation(logistics(), STEPS, L1(0.01), privacy=privacy), 3, may_slow_down=True)
+    assert result.last.round == 3
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from fedcanon.cli.app import ConfigFile, Settings, app, console, plain, table_of
+from fedcanon.runs.build import build
 from fedcanon.runs.check import PROX_STEP, check_config
 from fedcanon.runs.config import load_config
 from fedcanon.runs.guarantee import guarantees
@@ -22,6 +23,11 @@ def check(
     settings = load_config(config, set_ or [])
     for promise in guarantees(settings):
         console.print(plain(promise))
+    if settings.privacy is not None:
+        for warning in build(settings).warnings(settings.rounds):
+            console.print(f"[yellow]{plain(warning)}[/]")
+        console.print("Step sizes are not checked: the smoothness L would tell of the data.")
+        return
     with console.status("estimating the smoothness L …"):
         report = check_config(settings, mu)
     console.print(f"L ≈ {report.L:.4g} (power iteration at the start), ρ = {report.rho:.4g}")
@@ -32,8 +38,6 @@ def check(
         setting = f"{condition.setting} = {condition.value:.4g}"
         table.add_row(mark, condition.reason, setting, f"{condition.limit:.4g}")
     console.print(table)
-    for warning in report.warnings:
-        console.print(f"[yellow]{plain(warning)}[/]")
     if not report.in_theory:
         console.print("No theorem covers this penalty, because it is not weakly convex.")
     for setting, value in report.remedy.items():

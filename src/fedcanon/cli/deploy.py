@@ -26,6 +26,7 @@ from fedcanon.report.wording import number
 from fedcanon.runs.build import build_problem, check_names
 from fedcanon.runs.config import Config, changed, load_config, read_toml, validated
 from fedcanon.runs.folder import RunFolder
+from fedcanon.runs.privacy import with_noise
 
 deploy = typer.Typer(no_args_is_help=True, help="Train with real clients, on Flower.")
 app.add_typer(deploy, name="deploy")
@@ -76,7 +77,7 @@ def init(
         if identities:
             public = [identity.public for identity in identities]
             settings = changed(settings, {"deployment.identities": public})
-        content = tomli_w.dumps(settings.model_dump(exclude_none=True))
+        content = tomli_w.dumps(with_noise(settings).model_dump(exclude_none=True))
         write_app(folder, content, clients, hosts, port, identities=identities)
         advice = (
             f"Your own data are one function, in app/data.py. 'fedcanon deploy try {plain(folder)}'"

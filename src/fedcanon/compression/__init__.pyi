@@ -6,6 +6,7 @@ from .base import Identity as Identity
 from .base import decoded as decoded
 from .base import kept as kept
 from .clip import Clip as Clip
+from .clip import PrivateClip as PrivateClip
 from .lossless import Lossless as Lossless
 from .quantised import Quantise as Quantise
 from .quantised import Sign as Sign

@@ -49,3 +49,14 @@ class Clip(Compressor):
     @property
     def norm_bound(self) -> float:
         return self.limit
+
+
+@dataclass(frozen=True)
+class PrivateClip(Clip):
+    """The clip of private runs, which makes 0 of a vector that is not finite.
+
+    Otherwise a run that ends with an error would tell that one client has such an update.
+    """
+
+    def encode(self, u: Tensor, rng: np.random.Generator) -> dict[str, Tensor]:
+        return super().encode(u if bool(u.isfinite().all()) else torch.zeros_like(u), rng)

@@ -11,9 +11,11 @@ from dataclasses import dataclass, replace
 
 from fedcanon.algorithms import Recalling, State
 from fedcanon.compression import decoded
+from fedcanon.deployment.allowance import Allowance
 from fedcanon.deployment.ledger import Ledger, Pending, digest
 from fedcanon.deployment.protocol import START, Message, Presence, Reply, joined, packed, parted
 from fedcanon.deployment.relay import make_relay
+from fedcanon.deployment.settings import NEEDS_STATES
 from fedcanon.engines import Rules
 from fedcanon.engines.client import BUFFERS, client_work, encode_upload, require_finite
 from fedcanon.engines.work import ClientWork, CountedProx
@@ -40,6 +42,7 @@ class Participant:
         told: The numbers for the server's choice of step sizes; none if all are given.
         secret: The seed of random compression and clipping, which the server does not know; None
             uses the seed of the run.
+        allowance: Limits how often a client that keeps its own state answers in private runs.
     """
 
     client: int
@@ -50,6 +53,7 @@ class Participant:
     open_ledger: Callable[[str], Ledger] | None = None
     told: Callable[[], Sequence[float]] = tuple
     secret: int | None = None
+    allowance: Allowance | None = None
 
     @property
     def presence(self) -> Presence:
@@ -91,6 +95,8 @@ class Participant:
         return reply
 
     def _train_stateless(self, message: Message, reply: Reply) -> Reply:
+        if self.rules.records is not None:
+            raise FedcanonError(NEEDS_STATES)
         received, prox = decoded(message.content), CountedProx(self.rules.penalty)
         with self._work(message.round, received, prox) as work:
             answer = make_relay(self.rules.algorithm).answer(_without_buffers(received), work)
@@ -114,6 +120,8 @@ class Participant:
         if account is None:
             return replace(reply, kind="mismatch", generation=before.generation)
         if account.pending is None:
+            if self.allowance is not None:
+                self.allowance.spend()
             received = self._completed(message, account.previous)
             upload, state = self._run(message, account.state, received, prox)
             account = replace(

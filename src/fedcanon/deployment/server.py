@@ -24,19 +24,21 @@ from fedcanon.deployment.measuring import Measuring
 from fedcanon.deployment.membership import Membership
 from fedcanon.deployment.protocol import START, Message, Reply, joined, parted
 from fedcanon.deployment.relay import make_relay
-from fedcanon.deployment.settings import Deployment
+from fedcanon.deployment.settings import NEEDS_STATES, Deployment
 from fedcanon.deployment.states import ClientStates
 from fedcanon.deployment.status import ADMIT, EXCLUDE, RoundTimes, Status
 from fedcanon.deployment.validity import Fault, Usual, fault, largest_norm
 from fedcanon.engines import Collected, Evaluation, MeasuresWhileTraining, Rules
 from fedcanon.engines.client import BUFFERS
 from fedcanon.engines.combining import Combining
+from fedcanon.engines.noisy_mean import NoisyMean
 from fedcanon.engines.robust import Robust
 from fedcanon.engines.traffic import byte_size, own_rows
 from fedcanon.engines.work import IdleWork
 from fedcanon.errors import DivergenceError, FedcanonError, RegroupError, StartOverError
 from fedcanon.objectives import Problem
 from fedcanon.objectives.problem import no_test
+from fedcanon.privacy import ClientPrivacy
 
 DIVERGED = "the run has diverged. Use smaller steps (beta, alpha), or look for missing values."
 
@@ -56,6 +58,8 @@ class DeployedEngine(MeasuresWhileTraining):
     run: str = field(init=False, default_factory=lambda: uuid.uuid4().hex)
 
     def __post_init__(self) -> None:
+        if self.rules.records is not None and self.settings.keeper == "server":
+            raise FedcanonError(NEEDS_STATES)
         self.buffers = self.problem.start_buffers
         self.network, self.keeper = self.settings.network, self.settings.keeper
         weights = self.problem.weights
@@ -102,6 +106,8 @@ class DeployedEngine(MeasuresWhileTraining):
         self._round = Collection(t, {**sent, BUFFERS: self.buffers}, self._vault())
         updates, members = self._round.updates, self.membership.members
         needed = len(members) if complete else min(self.settings.minimum, len(members))
+        if isinstance(self._combining.rule, NoisyMean) and self._combining.rule.expected:
+            needed = 0  # clients are drawn in secret: their number must have no effect
 
         def ask() -> bool:
             self._ask([client for client in asked if client not in updates])
@@ -109,8 +115,9 @@ class DeployedEngine(MeasuresWhileTraining):
                 return True
             self._report(t, f"only {len(updates)} of {needed} needed updates came")
             self._round.require_hope(needed, members)
-            others = [client for client in self.available() if client not in asked]
-            asked.extend(others[: needed - len(updates)])
+            if self.rules.privacy is None:  # of private clients only those are asked that count it
+                others = [client for client in self.available() if client not in asked]
+                asked.extend(others[: needed - len(updates)])
             return False
 
         try:
@@ -169,6 +176,8 @@ class DeployedEngine(MeasuresWhileTraining):
                 self._refuse(client, refused)
             elif measures:
                 self._take_measures(client, reply, measures)
+        if isinstance(self.rules.privacy, ClientPrivacy):
+            return  # updates are clipped, and one client must not decide over others
         for client in self._usual.odd(self._round.sizes):
             size, usual = self._round.sizes[client], self._usual.median
             self._refuse(client, f"{Fault.TOO_LARGE}: a norm of {size:.3g}, usual is {usual:.3g}")

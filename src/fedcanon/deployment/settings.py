@@ -16,6 +16,12 @@ if TYPE_CHECKING:
     from fedcanon.deployment.server import DeployedEngine
 
 
+NEEDS_STATES = (
+    "privacy of records needs clients that keep what they have sent, because an update with other "
+    'noise would be another release: use deployment.state = "client".'
+)
+
+
 @dataclass(frozen=True)
 class Deployment:
     """Makes engines for real clients, which may answer late or not at all.

@@ -64,6 +64,15 @@ class Robust(Aggregation):
                 stacklevel=2,
             )
 
+    def check_participants(self, count: int) -> None:
+        """Raise a ``FedcanonError`` if bad clients could be the majority of so many in a round."""
+        if self.byzantine and self.rule != "mean" and count < 2 * self.byzantine + 1:
+            raise FedcanonError(
+                f"{self.byzantine} bad clients could outvote the others among {count} participants "
+                f"of a round: use at least {2 * self.byzantine + 1}, or FedCanon+, whose rule is "
+                "over all clients."
+            )
+
     def finish(self, parts: Sequence[Vectors], weights: Sequence[float]) -> Vectors:
         return self.judged(range(len(parts)), parts)[0]
 

@@ -6,6 +6,7 @@ the memory of a few such matrices.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple
@@ -100,10 +101,31 @@ _ALONE: Mapping[str, Rule] = {
     "trimmed-mean": trimmed_mean,
     "median": median,
 }
-RULES: Mapping[str, Rule] = {
-    "mean": mean,
+
+
+def without_absurd(rule: Rule, rows: Tensor, byzantine: int) -> Combination:
+    """Apply a rule to vectors of which some may be infinite, not a number, or too large to square.
+
+    Each of these is replaced by the median of the others in every coordinate, and counts as
+    dropped. If all are absurd, so is the result.
+    """
+    largest = math.sqrt(torch.finfo(rows.dtype).max) / len(rows)
+    absurd = ~(rows.abs() <= largest).all(1)
+    if not absurd.any() or absurd.all():
+        return rule(rows, byzantine)
+    replaced = torch.where(absurd[:, None], _median(rows[~absurd]), rows)
+    found = rule(replaced, byzantine)
+    ratios = found.ratios.masked_fill(absurd, FARTHEST)
+    return Combination(found.vector, ratios, found.dropped | absurd)
+
+
+_NAMED: Mapping[str, Rule] = {
     **_ALONE,
     **{f"nnm+{name}": partial(after_mixing, rule) for name, rule in _ALONE.items()},
+}
+RULES: Mapping[str, Rule] = {
+    "mean": mean,
+    **{name: partial(without_absurd, rule) for name, rule in _NAMED.items()},
 }
 """All rules by name."""
 

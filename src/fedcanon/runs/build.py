@@ -32,10 +32,9 @@ from fedcanon.objectives.losses import require_mean
 from fedcanon.objectives.models import BinaryLogistic, Model, require_fit
 from fedcanon.objectives.module import ModuleTest
 from fedcanon.penalties import PENALTIES
-from fedcanon.privacy import Privacy
 from fedcanon.randomness import Purpose, generator, torch_seed
 from fedcanon.robustness import Adversary, flipped
-from fedcanon.runs.config import DEFAULT_LOSS, DEPLOYED, Config, PrivacySection, Table
+from fedcanon.runs.config import DEFAULT_LOSS, DEPLOYED, Config, Table
 from fedcanon.runs.engine_choice import devices, engine_for, require_bfloat16
 from fedcanon.runs.federation import Federation
 from fedcanon.runs.named import (
@@ -46,7 +45,7 @@ from fedcanon.runs.named import (
     make_model,
     make_penalty,
 )
-from fedcanon.runs.privacy import Parts, make_privacy, private_parts
+from fedcanon.runs.privacy import Parts, make_privacy, private_parts, with_noise
 from fedcanon.runs.steps import open_steps, with_steps, without_auto
 from fedcanon.threads import one_thread
 
@@ -173,19 +172,12 @@ def resolved(config: Config, federation: Federation) -> Config:
             "algorithm": {**config.algorithm, **numbers},
             "penalty": penalty,
             "compression": _written_out(COMPRESSORS, config.compression),
-            "privacy": _with_noise(config.privacy, federation.privacy),
+            "privacy": with_noise(config).privacy,
             "data": config.data.model_copy(update=_absolute_paths(config.data.source)),
             # It changes results by rounding: a resumed run must not decide anew.
             "engine": config.engine.model_copy(update={"vectorised": vectorised}),
         }
     )
-
-
-def _with_noise(section: PrivacySection | None, found: Privacy | None) -> PrivacySection | None:
-    """The settings of privacy with their noise, which must not change when a run goes on."""
-    if section is None or found is None:
-        return None
-    return section.model_copy(update={"noise": found.noise, "rounds": found.rounds})
 
 
 def _written_out(registry: Mapping[str, Callable[..., object]], table: Table) -> Table:

@@ -9,7 +9,7 @@ from fedcanon import theory
 from fedcanon.algorithms import Algorithm, Facts, FedCanon, FedCanonII
 from fedcanon.algorithms.schedules import step_at
 from fedcanon.errors import FedcanonError
-from fedcanon.runs.build import assemble, build_problem, check_names
+from fedcanon.runs.build import build_problem, check_names
 from fedcanon.runs.config import Config
 from fedcanon.runs.named import make_algorithm, make_penalty
 from fedcanon.runs.steps import estimated_smoothness, with_steps
@@ -49,15 +49,13 @@ class Condition:
 class Report:
     """The conditions on a configuration, with the smoothness L and the weak convexity ρ.
 
-    ``in_theory`` tells whether the penalty is weakly convex, as the theorems assume. ``warnings``
-    are what a run would say before it begins.
+    ``in_theory`` tells whether the penalty is weakly convex, as the theorems assume.
     """
 
     L: float
     rho: float
     in_theory: bool
     conditions: list[Condition]
-    warnings: list[str]
 
     @property
     def remedy(self) -> dict[str, float]:
@@ -98,9 +96,7 @@ def check_config(config: Config, mu: float | None = None) -> Report:
     conditions = conditions_on(algorithm, L, penalty.rho, config.rounds, mu)
     if not penalty.in_theory:  # there is no ρ, so conditions that contain it do not apply
         conditions = [c for c in conditions if not c.needs_rho]
-    private = config.privacy is not None
-    warnings = assemble(config, problem).warnings(config.rounds) if private else []
-    return Report(L, penalty.rho, penalty.in_theory, conditions, warnings)
+    return Report(L, penalty.rho, penalty.in_theory, conditions)
 
 
 def conditions_on(

@@ -27,6 +27,7 @@ from fedcanon.engines import (
     Evaluation,
     Local,
     MakeEngine,
+    Robust,
     Rules,
     Verdict,
 )
@@ -116,6 +117,8 @@ class Federation:
                 "only clients that are drawn independently and in secret have the privacy of a "
                 "sample: leave out clients.participants, or privacy.sampling."
             )
+        if isinstance(aggregation, Robust) and not isinstance(algorithm, Cached):
+            aggregation.check_participants(participants or len(problem.clients))
         if isinstance(algorithm, SecondOrder):
             self._check_second_order(algorithm)
         penalty.check_step(algorithm.prox_step(1))
@@ -237,10 +240,15 @@ class Federation:
         noise = selection_is_noise(self.problem, self.penalty, records, rounds)
         return [] if noise is None else [noise]
 
-    def use_folder(self, folder: Path) -> None:
-        """Keep what must survive this process in the folder of the run."""
+    def use_folder(self, folder: Path, *, begun: bool = False) -> None:
+        """Keep what must survive this process in the folder of the run.
+
+        Args:
+            folder: The folder.
+            begun: Whether the run has been in this folder before.
+        """
         if self.spending is not None:
-            self.spending.use_folder(folder)
+            self.spending.use_folder(folder, begun=begun)
         self.engine.use_folder(folder)
 
     def close(self) -> None:
@@ -319,9 +327,10 @@ class Federation:
         self.engine.commit()
         self._note(collected.verdict)
         self.rounds_done += 1
-        self.cost.add(collected)
         self.cost.server_prox += prox.calls
-        self.cost.seconds += time.perf_counter() - started
+        if self._secret_draw is None:  # costs would tell how many clients were drawn
+            self.cost.add(collected)
+            self.cost.seconds += time.perf_counter() - started
         return collected.evaluation
 
     def _mean_and_share(self, collected: Collected) -> tuple[State, float]:

@@ -111,7 +111,7 @@ def fit(
                 "a run that is private or has secure sums measures nothing on the clients' data: "
                 "leave out evaluate.gradient, stop.gradient and stop.objective."
             )
-        gradient = False
+        gradient = may_slow_down = False
     if gradient is None:
         gradient = is_small(federation.problem)
     step = None

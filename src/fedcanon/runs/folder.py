@@ -90,6 +90,7 @@ _FIRST_FILES = frozenset(
         "log.txt",
         "deployment.json",
         "attempts.json",
+        "privacy.json",
         "opened.safetensors",
         ".lock",
     }

@@ -17,7 +17,7 @@ from fedcanon.algorithms import (
     FedCanonPlus,
     State,
 )
-from fedcanon.compression import Clip, Compressor, Identity
+from fedcanon.compression import Clip, Compressor, Identity, PrivateClip
 from fedcanon.engines import Aggregation
 from fedcanon.engines.client import BUFFERS
 from fedcanon.engines.noisy_mean import NoisyMean
@@ -74,6 +74,18 @@ def make_privacy(config: Config) -> Privacy | None:
     return _with_noise(ClientPrivacy, config, {**common, **fading})
 
 
+def with_noise(config: Config) -> Config:
+    """Return a configuration with its noise written out, which must not change when a run goes on.
+
+    Otherwise another number of rounds would mean other noise.
+    """
+    section, found = config.privacy, make_privacy(config)
+    if section is None or found is None:
+        return config
+    fixed = section.model_copy(update={"noise": found.noise, "rounds": found.rounds})
+    return config.model_copy(update={"privacy": fixed})
+
+
 def require_delta(delta: float, clients: int) -> None:
     """Raise a ``FedcanonError`` if δ is too large to hide one of so many clients."""
     if delta > 1 / (10 * clients):
@@ -121,7 +133,7 @@ def private_parts(privacy: Privacy | None, problem: Problem, parts: Parts) -> Pa
             "nobody knows how much noise hides a client behind a robust rule: use privacy of "
             'records (privacy.level = "record") with it, or leave one of them out.'
         )
-    return Parts(algorithm, Clip(privacy.clip), _noisy_mean(privacy, problem))
+    return Parts(algorithm, PrivateClip(privacy.clip), _noisy_mean(privacy, problem))
 
 
 def private_algorithm(algorithm: Algorithm, privacy: Privacy) -> Algorithm:
@@ -130,8 +142,6 @@ def private_algorithm(algorithm: Algorithm, privacy: Privacy) -> Algorithm:
     Raises:
         FedcanonError: Clients cannot be protected in runs of this algorithm.
     """
-    if isinstance(algorithm, AveragedFedCanonPlus):
-        return algorithm
     average_from = None if privacy.rounds is None else privacy.rounds // 2
     given = {field.name: getattr(algorithm, field.name) for field in fields(algorithm)}  # type: ignore[arg-type]
     if not isinstance(privacy, ClientPrivacy):
@@ -207,8 +217,12 @@ class Spending:
             self._asked[client] = self._asked.get(client, 0) + 1
         self._write()
 
-    def use_folder(self, folder: Path) -> None:
+    def use_folder(self, folder: Path, *, begun: bool) -> None:
         """Keep the counts in a folder, which others may not read.
+
+        Args:
+            folder: The folder of the run.
+            begun: Whether the run has been there before.
 
         Raises:
             FedcanonError: The run was begun, but the folder does not know what it has spent.
@@ -216,7 +230,7 @@ class Spending:
         folder.chmod(0o700)  # its checkpoints contain what clients have sent
         self._path = folder / _FILE
         found = read_json(self._path, _COUNTS)
-        if found is None and self._asked:
+        if found is None and begun:
             raise FedcanonError(
                 f"{self._path} is missing, so that nobody knows how much of its privacy budget "
                 "the run has spent: restore it from a copy of the folder, or begin a new run."

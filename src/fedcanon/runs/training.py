@@ -222,7 +222,7 @@ def _train_and_save(
     observers: Sequence[Observer],
 ) -> Result:
     """Train, write history, log and checkpoints during the run, and save the model at its end."""
-    federation.use_folder(run.path)
+    federation.use_folder(run.path, begun=run.data is not None)
     if federation.problem.data is not None:
         run.write_data(public_summary(federation.problem.data, federation.privacy))
     environment = run.environment

@@ -19,6 +19,7 @@ from flwr.superlink.grid import http_grid
 from fedcanon.algorithms import sends_steps
 from fedcanon.data import Dataset, Split
 from fedcanon.data.own.arrays import numbers
+from fedcanon.deployment.allowance import Allowance
 from fedcanon.deployment.configured import deployment_on, vector_sizes, weights_rule
 from fedcanon.deployment.flower.client import answering_app
 from fedcanon.deployment.flower.grid import GridNetwork
@@ -38,6 +39,7 @@ from fedcanon.objectives import DataSummary, Problem
 from fedcanon.objectives.problem import no_test
 from fedcanon.objectives.remote import Remote
 from fedcanon.penalties import Zero
+from fedcanon.privacy import Privacy
 from fedcanon.randomness import Purpose, generator
 from fedcanon.runs.build import assemble, check_names, client_rules, divide_dataset, problem_on
 from fedcanon.runs.config import (
@@ -53,6 +55,7 @@ from fedcanon.runs.folder import RunFolder
 from fedcanon.runs.measures import Record
 from fedcanon.runs.named import make_algorithm, make_compressor, make_dataset
 from fedcanon.runs.observers import Observer
+from fedcanon.runs.privacy import make_privacy
 from fedcanon.runs.steps import (
     AUTO,
     facts_from,
@@ -185,6 +188,13 @@ def _require_same(before: Config, now: Config) -> None:
                 f"{name} in {CONFIG} has changed since the run began: change it back, or name "
                 "another folder in pyproject.toml."
             )
+    first, then = make_privacy(before), make_privacy(now)
+    if first is not None and then is not None and first.noise != then.noise:
+        raise FedcanonError(
+            f"rounds in {CONFIG} has changed, and with it the noise of the privacy budget: write "
+            f"privacy.noise = {first.noise!r} and privacy.rounds = {first.rounds} into {CONFIG}, "
+            "at the server and at all sites."
+        )
 
 
 def _check(config: Config) -> None:
@@ -297,11 +307,18 @@ def _participant(folder: Path, load: Load, context: Context) -> Participant:
         None if states is None else partial(Ledger.on_disk, states, client),
         told if open_steps(config.algorithm) else tuple,
         None if states is None else own_secret(states),
+        _allowance(states, client, rules.privacy),
     )
     if not config.deployment.secure:
         return participant
     identity = Path(str(node.get("identity", IDENTITY)))
     return secured(participant, config, states, identity)
+
+
+def _allowance(states: Path | None, client: int, privacy: Privacy | None) -> Allowance | None:
+    if states is None or privacy is None:
+        return None
+    return Allowance(states / f"spent-{client}.json", privacy)
 
 
 def _checked(config: Config, data: ClientData, client: int) -> Dataset:

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedcanon.compression import Clip, Compressor, Encoded, Identity
+from fedcanon.compression import Clip, Compressor, Encoded, Identity, PrivateClip
 from fedcanon.deployment.secure.masks import Ring
 from fedcanon.engines import Rules
 from fedcanon.errors import DivergenceError
@@ -103,8 +103,9 @@ class FixedPoint(Compressor):
         cls, rules: Rules, scale: float, clients: int, weight: float, minimum: int, like: Tensor
     ) -> FixedPoint:
         """Return the fixed point of a client under the rules of a run."""
-        limit = limit_of(rules)
-        clip = Identity() if math.isinf(limit) else Clip(limit)
+        limit, private = limit_of(rules), isinstance(rules.privacy, ClientPrivacy)
+        kind = PrivateClip if private else Clip
+        clip = Identity() if math.isinf(limit) else kind(limit)
         return cls(scale, clients, weight, clip, noise_of(rules), minimum, like.dtype)
 
     @property
