@@ -43,7 +43,7 @@ from tests.problems import logistics, quadratics
 
 METHOD = FedCanonPlus(0.5, 0.1, 3)
 CLIENTS = 5
-KINDS = ("keys", "shares", "train", "unmask")
+KINDS = ("keys", "shares", "train", "confirm", "unmask")
 
 
 def world(clients=CLIENTS, d=3, method=METHOD, **settings):
@@ -111,7 +111,7 @@ def test_no_message_and_no_server_has_a_single_update():
         seen.append((message, reply))
         world.arrived.append(reply)
 
-    there.fates = [watched] * (4 * CLIENTS)
+    there.fates = [watched] * (len(KINDS) * CLIENTS)
     there.step()
     updates = [(m, r) for m, r in seen if m.kind == "train"]
     assert len(updates) == CLIENTS
@@ -168,7 +168,7 @@ def test_another_model_than_the_one_that_all_have_signed_is_refused():
             message = replace(message, content={**message.content, "z": other})
         arrives(world, message)
 
-    there.fates = [another] * (4 * CLIENTS)
+    there.fates = [another] * (len(KINDS) * CLIENTS)
     there.step()
     assert there.membership.last_accepted == {0, 2, 3, 4}
     assert there.on_disks() < 1e-14
@@ -191,11 +191,11 @@ def test_a_client_can_drop_out_in_every_step(kind, how):
         drops = message.kind == kind and message.client == 1
         (how if drops else arrives)(world, message)
 
-    there.fates = [fate] * (4 * CLIENTS)
+    there.fates = [fate] * (len(KINDS) * CLIENTS)
     there.step()
     everyone = set(range(CLIENTS))
     # Who has sent its masked update is in the sum, also if it vanishes before the end.
-    assert there.membership.last_accepted == everyone - ({1} if kind != "unmask" else set())
+    assert there.membership.last_accepted == everyone - ({1} if kind in KINDS[:3] else set())
     assert there.on_disks() < 1e-14
     there.fates = []
     there.step()
@@ -224,8 +224,45 @@ def test_too_few_survivors_give_up_the_attempt_and_count_nothing():
     assert rounds == list(range(1, 1 + len(rounds)))
     assert len(rounds) > 3
     for number in rounds[:-1]:
-        assert (number, "unmask") not in seen
+        assert (number, "confirm") not in seen
     assert there.federation.rounds_done == 2
+    assert there.on_disks() < 1e-14
+
+
+def test_too_few_signatures_give_up_the_attempt_and_nobody_is_asked_to_reveal():
+    there = world()
+    there.step()
+    seen = []
+
+    def fate(world, message):
+        seen.append((message.round, message.kind))
+        drops = message.client < 2 and message.kind == "confirm" and message.round == 1
+        (reply_lost if drops else arrives)(world, message)
+
+    there.fates = [fate] * 100
+    there.step()
+    assert (1, "confirm") in seen
+    assert (1, "unmask") not in seen
+    assert (2, "unmask") in seen
+    assert there.membership.last_accepted == set(range(CLIENTS))
+    assert there.on_disks() < 1e-14
+
+
+def test_a_client_that_signs_something_else_is_in_the_sum_and_not_believed():
+    there = world()
+
+    def lies(world, message):
+        reply = world.ask(message)
+        if message.kind == "confirm" and message.client == 2:
+            reply = replace(reply, peers={2: there.identities[2].sign(b"else").hex()})
+        world.arrived.append(reply)
+
+    there.fates = [lies] * 100
+    there.step()
+    unmask = [m for m in there.asked if m.kind == "unmask"]
+    assert all(m.peers.keys() == set(range(CLIENTS)) and m.peers[2] == "" for m in unmask)
+    assert there.membership.refusals == {2: 1}
+    assert there.federation.engine.attempts == 1
     assert there.on_disks() < 1e-14
 
 
@@ -257,7 +294,7 @@ def test_a_run_with_faults_ends_at_the_same_solution():
     undisturbed = Federation(there.problem, METHOD, L1(0.1))
     rng = random.Random(0)
     for k in range(150):
-        there.fates = [rng.choice([arrives] * 12 + [lost, reply_lost, doubled]) for _ in range(16)]
+        there.fates = [rng.choice([arrives] * 12 + [lost, reply_lost, doubled]) for _ in range(20)]
         there.step()
         if k == 40:
             there.start_server()
@@ -297,7 +334,7 @@ ACCIDENTS = st.one_of(
     ),
 )
 ROUNDS = st.tuples(
-    st.lists(FATES, max_size=4 * CLIENTS), ACCIDENTS, st.integers(0, 3), st.integers(0, 50)
+    st.lists(FATES, max_size=len(KINDS) * CLIENTS), ACCIDENTS, st.integers(0, 3), st.integers(0, 50)
 )
 
 

@@ -43,12 +43,12 @@ def kill_worker(there, client):
 
 
 @pytest.mark.slow
-def test_sites_that_are_killed_in_every_step_break_nothing(tmp_path):
+def test_sites_that_are_killed_in_the_steps_of_a_sum_break_nothing(tmp_path):
     with Driver.at(tmp_path, "client", **SETTINGS) as there:
         shutil.copy(HERE / "app_secure_client.py", there.folder / "app" / "client.py")
         there.bring_up()
         there.rounds_pass(1)
-        for client, kind in enumerate(("keys", "shares", "train")):
+        for client, kind in enumerate(("keys", "train", "confirm")):
             halted(there, client, kind)
             kill_worker(there, client)
             assert there.invariant() < 1e-14

@@ -25,8 +25,14 @@ Hex = Annotated[str, Field(pattern="^([0-9a-f]{2}){0,160}$")]
 Peers = Annotated[dict[Number, Hex], Field(max_length=1000)]
 """What a message of a secure sum has from or for each client."""
 
-Kind = Literal["train", "evaluate", "keys", "shares", "unmask"]
+Kind = Literal["train", "evaluate", "keys", "shares", "confirm", "unmask"]
 """What a message asks."""
+
+Answer = (
+    Literal["update", "measures", "mismatch", "failure", "lost"]
+    | Literal["keys", "shares", "confirm", "unmask"]
+)
+"""What a reply is."""
 
 START = "start"
 """The entry with the model at the beginning of the generation, for a client without a state.
@@ -43,7 +49,8 @@ _MEASURE = "measure/"
 class Message:
     """The server's request to one client: to train in a round, or to evaluate a model.
 
-    The kinds "keys", "shares" and "unmask" are the other questions of a secure sum; see ``secure``.
+    The kinds "keys", "shares", "confirm" and "unmask" are the other questions of a secure sum; see
+    ``secure``.
 
     Args:
         id: The name of this message.
@@ -59,7 +66,8 @@ class Message:
         scale: The largest entry of an update in a secure sum, in its first question.
         broadcast: The digest of the broadcast that will follow, also there.
         peers: What the server passes on in a secure sum: to "shares" the signed keys of all
-            clients, to "train" the boxes for this client, to "unmask" who has survived.
+            clients, to "train" the boxes for this client, to "confirm" who has survived, to
+            "unmask" the same with their signatures.
     """
 
     id: Name
@@ -86,7 +94,8 @@ class Reply:
         client: The number of the client.
         kind: "update" after training; "measures" after an evaluation; "mismatch" if client or
             server has lost its state; "failure" after an error of the client; "lost" if there will
-            be no answer; "keys", "shares" and "unmask" after these questions of a secure sum.
+            be no answer; "keys", "shares", "confirm" and "unmask" after these questions of a secure
+            sum.
         generation: The generation of the round; for a mismatch, the one that the client knows.
         round: The number of the round.
         content: The upload, or the measures.
@@ -95,13 +104,13 @@ class Reply:
         prox_calls: How often the client has evaluated the prox.
         seconds: How long the client has worked.
         reason: What went wrong in a failure.
-        peers: In a secure sum: the client's own signed keys, its boxes for all clients, or a share
-            of one secret of each client.
+        peers: In a secure sum: the client's own signed keys, its boxes for all clients, its
+            signature, or a share of one secret of each client.
     """
 
     answers: Name
     client: Number
-    kind: Literal["update", "measures", "mismatch", "failure", "lost", "keys", "shares", "unmask"]
+    kind: Answer
     generation: Number
     round: Number
     content: State = field(default_factory=dict)

@@ -84,7 +84,7 @@ def peer_mutations(draw):
 def test_whatever_a_client_sends_the_run_goes_on(changes):
     there = wired()
     for mutate in changes:
-        there.mutated, there.limit = mutate, 6
+        there.mutated, there.limit = mutate, 7
         there.federation.step()
         assert bool(there.federation.model.isfinite().all())
         assert len(json.dumps(there.membership.state())) < 10_000

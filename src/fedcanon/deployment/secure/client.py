@@ -1,4 +1,4 @@
-"""A client's part in secure sums: four answers, and its secrets between them on its own disk."""
+"""A client's part in secure sums: five answers, and its secrets between them on its own disk."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pydantic import Field, TypeAdapter
 
 from fedcanon.compression import Encoded
 from fedcanon.deployment.protocol import Message, Number, Peers
+from fedcanon.deployment.secure.agreement import Agreement, company
 from fedcanon.deployment.secure.identity import Identity, is_signed
 from fedcanon.deployment.secure.keys import PublicKeys
 from fedcanon.deployment.secure.masks import SECRET, agree, pair_mask, self_mask
@@ -36,7 +37,7 @@ class RoundSecrets:
         peers: The keys of all clients among whom it has shared pairing key and seed.
         boxes: The sealed shares that it has sent to them.
         received: The boxes of those with whom it has pair masks.
-        survivors: The clients for whose sum it has revealed shares.
+        survivors: The only clients for whose sum it signs and reveals shares.
     """
 
     terms: Terms
@@ -105,7 +106,7 @@ class Member:
     """A client among those that take part in secure sums.
 
     It answers a question that is repeated as it did before. In one sum it signs one set of keys,
-    shares its secrets once, masks one update and reveals for one set of survivors.
+    shares its secrets once, masks one update, and signs and reveals for one set of survivors.
 
     Args:
         client: The client's number.
@@ -149,6 +150,7 @@ class Member:
             self._require(known.peers == message.peers, "was told of other peers before")
             return known.boxes
         keys = self._checked(known, message.peers)
+        known = replace(known, peers=message.peers)
         pairing = split(bytes.fromhex(known.pairing), keys)
         seed = split(bytes.fromhex(known.seed), keys)
         boxes = {
@@ -161,7 +163,7 @@ class Member:
             ).hex()
             for peer in keys
         }
-        self.open_safe(message.run).save(replace(known, peers=message.peers, boxes=boxes))
+        self.open_safe(message.run).save(replace(known, boxes=boxes))
         return boxes
 
     def _checked(self, known: RoundSecrets, peers: Mapping[int, str]) -> dict[int, PublicKeys]:
@@ -204,32 +206,60 @@ class Member:
             ring += pair_mask(pairing, public, known.terms, self.client, peer, len(ring))
         return encoded(ring)
 
+    def confirm(self, message: Message) -> dict[int, str]:
+        """Return the client's signature of what it was told about the others of this sum.
+
+        A box opens only if its sender was given the same keys: all honest survivors were.
+        """
+        known = self._settled(message)
+        for peer in known.survivors:
+            opens = self._opened(known, peer) is not None
+            self._require(opens, f"cannot open the box of client {peer}, which is in the sum")
+        self.open_safe(message.run).save(known)
+        return {self.client: self.identity.sign(_agreement(known).text).hex()}
+
     def reveal(self, message: Message) -> dict[int, str]:
         """Return a share of the seed of each survivor, and of the pairing key of each other peer.
 
-        A box that cannot be opened is left out.
+        Enough survivors must have signed exactly what this client was told: then no peer that was
+        given the same keys reveals for anything else. A box that cannot be opened is left out.
         """
-        known, survivors = self._secrets(message), sorted(message.peers)
-        self._require(
-            known.survivors in ([], survivors), "has revealed its shares for other survivors"
-        )
-        among = set(survivors) <= known.received.keys() and self.client in survivors
-        enough = len(survivors) >= max(self.minimum, threshold(len(known.peers)))
-        self._require(among and enough, "does not reveal its shares for these survivors")
-        self.open_safe(message.run).save(replace(known, survivors=survivors))
+        known = self._settled(message)
+        signers = _agreement(known).signers(self.identities, message.peers)
+        enough = len(signers) >= threshold(len(known.peers))
+        self._require(enough, "reveals nothing: too few have signed what it was told")
+        self.open_safe(message.run).save(known)
         revealed: dict[int, str] = {}
-        for peer, box in known.received.items():
-            public = PublicKeys.parsed(known.peers[peer])[0].sealing
-            key = self._box_key(known, peer, self.client, public)
-            content = unseal(key, bytes.fromhex(box), known.terms, peer, self.client)
-            if content is not None and len(content) == 2 * SECRET:
-                share = content[SECRET:] if peer in survivors else content[:SECRET]
+        for peer in known.received:
+            content = self._opened(known, peer)
+            if content is not None:
+                share = content[SECRET:] if peer in known.survivors else content[:SECRET]
                 revealed[peer] = share.hex()
         return revealed
 
+    def _settled(self, message: Message) -> RoundSecrets:
+        """Return the secrets with the survivors of a message, if the client can accept them."""
+        known, survivors = self._secrets(message), sorted(message.peers)
+        self._require(known.survivors in ([], survivors), "was told of other survivors before")
+        among = set(survivors) <= known.received.keys() and self.client in survivors
+        enough = len(survivors) >= max(self.minimum, threshold(len(known.peers)))
+        self._require(among and enough, "does not accept these survivors")
+        return replace(known, survivors=survivors)
+
+    def _opened(self, known: RoundSecrets, sender: int) -> bytes | None:
+        """Return the two shares in a box that the client has received, if it can be opened."""
+        public = PublicKeys.parsed(known.peers[sender])[0].sealing
+        key, box = self._box_key(known, sender, self.client, public), known.received[sender]
+        content = unseal(key, bytes.fromhex(box), known.terms, sender, self.client)
+        return content if content is not None and len(content) == 2 * SECRET else None
+
     def _box_key(self, known: RoundSecrets, sender: int, receiver: int, public: bytes) -> bytes:
-        """Return the key of the boxes from one client to another, one of whom is this client."""
-        purpose = known.terms.bind("seal", sender, receiver)
+        """Return the key of the boxes from one client to another, one of whom is this client.
+
+        Clients that were given different keys of others do not have it in common.
+        """
+        together = company(known.terms, known.peers)
+        purpose = known.terms.bind("seal", sender, receiver, together)
         return agree(bytes.fromhex(known.sealing), public, purpose)
 
     def _secrets(self, message: Message) -> RoundSecrets:
@@ -245,3 +275,7 @@ class Member:
 
 def _when(terms: Terms) -> tuple[int, int]:
     return terms.generation, terms.round
+
+
+def _agreement(known: RoundSecrets) -> Agreement:
+    return Agreement(known.terms, known.peers, known.received.keys(), known.survivors)

@@ -128,7 +128,7 @@ class SecureEngine(DeployedEngine):
     # An attempt
 
     def _attempt(self, participants: Sequence[int], needed: int) -> tuple[Opened | None, str]:
-        """Ask clients the four questions of a sum; if it fails, say why."""
+        """Ask clients the five questions of a sum; if it fails, say why."""
         self._hopeless, present = False, self.network.present()
         here = [client for client in participants if client in present]
         if self.rules.privacy is None:  # else only those may be asked who were counted
@@ -152,6 +152,12 @@ class SecureEngine(DeployedEngine):
         )
         if not secure.is_enough(secure.survivors):
             return None, _shortage("sent updates", secure.survivors, boxes)
+        told = dict.fromkeys(sorted(secure.survivors), "")
+        self._ask_all(
+            secure, "confirm", told, lambda c, reply: secure.confirm(c, reply.peers), lambda _: told
+        )
+        if not secure.is_confirmed:
+            return None, _shortage("signed who has survived", secure.signatures, told)
         return self._unmasked(secure)
 
     def _begun(self, minimum: int) -> SecureSum:
@@ -169,7 +175,8 @@ class SecureEngine(DeployedEngine):
 
     def _unmasked(self, secure: SecureSum) -> tuple[Opened | None, str]:
         """Open the sum of the survivors; who does not answer is asked again."""
-        survivors, heard = dict.fromkeys(sorted(secure.survivors), ""), set[int]()
+        survivors = {c: secure.signatures.get(c, "") for c in sorted(secure.survivors)}
+        heard = set[int]()
 
         def take(client: int, reply: Reply) -> None:
             secure.reveal(client, reply.peers)

@@ -35,6 +35,8 @@ class SecureParticipant(Participant):
             return replace(reply, kind="keys", peers=member.advertise(message))
         if message.kind == "shares":
             return replace(reply, kind="shares", peers=member.share(message))
+        if message.kind == "confirm":
+            return replace(reply, kind="confirm", peers=member.confirm(message))
         if message.kind == "unmask":
             return replace(reply, kind="unmask", peers=member.reveal(message))
         if message.kind == "evaluate" or not message.keeps or parted(message.content)[1]:

@@ -10,6 +10,7 @@ import torch
 
 from fedcanon.algorithms import State
 from fedcanon.compression import Encoded
+from fedcanon.deployment.secure.agreement import Agreement
 from fedcanon.deployment.secure.identity import is_signed
 from fedcanon.deployment.secure.keys import PublicKeys, committed
 from fedcanon.deployment.secure.masks import (
@@ -48,6 +49,7 @@ class SecureSum:
         keys: The keys that clients have advertised, with their signatures.
         boxes: The sealed shares from each client, by receiver.
         survivors: The clients whose updates are in the sum, with the names of these updates.
+        signatures: What survivors have signed, so that others reveal their shares.
         revealed: The shares that clients have revealed: of which client, and by whom.
     """
 
@@ -58,6 +60,7 @@ class SecureSum:
     keys: dict[int, str] = field(default_factory=dict)
     boxes: dict[int, dict[int, str]] = field(default_factory=dict)
     survivors: dict[int, str] = field(default_factory=dict)
+    signatures: dict[int, str] = field(default_factory=dict)
     revealed: dict[int, dict[int, bytes]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -99,6 +102,18 @@ class SecureSum:
         _require(fits and bool(update) and client not in self.survivors, Fault.MALFORMED)
         self._masked += masked.numpy().view(np.uint32)
         self.survivors[client] = update
+
+    def confirm(self, client: int, sent: Mapping[int, str]) -> None:
+        """Take a client's signature of what all were told."""
+        agreement = Agreement(self.terms, self.keys, self.boxes, self.survivors)
+        signed = sent.keys() == {client} == agreement.signers(self.identities, sent)
+        _require(signed, "no signature of what it was told")
+        self.signatures[client] = sent[client]
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether so many have signed that clients will reveal their shares."""
+        return len(self.signatures) >= threshold(len(self.keys))
 
     def reveal(self, client: int, sent: Mapping[int, str]) -> None:
         """Take the shares that a client reveals."""
