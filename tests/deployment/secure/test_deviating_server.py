@@ -149,6 +149,18 @@ def test_all_who_reveal_were_told_the_same(dealt, count, data):
         assert len(same) + count >= threshold(N)
 
 
+@pytest.mark.parametrize(("count", "both"), [(3, False), (4, True)])
+def test_two_sets_of_survivors_need_more_than_a_third_of_all(count, both):
+    there = Sum(N)
+    attack = Attack(there, range(count), there.boxes(there.keys()))
+    half = (len(attack.honest) + 1) // 2
+    first, second = attack.honest[:half], attack.honest[half:]
+    told = {
+        i: [j for j in range(N) if j != (second if i in first else first)[0]] for i in attack.honest
+    }
+    assert attack.revealed(told).keys() == set(attack.honest if both else first)
+
+
 @pytest.mark.parametrize("named", [True, False], ids=["in their sums", "not in their sums"])
 def test_clients_that_were_given_few_keys_reveal_nothing_of_one_that_was_given_all(named):
     """Five of sixteen collude: fewer than a third, but enough to sign in a group of seven."""
