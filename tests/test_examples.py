@@ -13,7 +13,7 @@ EXAMPLES = PROJECT / "examples"
 PAGES = [PROJECT / "README.md", *sorted((PROJECT / "docs").glob("**/*.md"))]
 
 
-@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("[!_]*.py")), ids=lambda path: path.name)
 def test_example_runs_and_prints(path, capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)  # for what it writes
     runpy.run_path(str(path), run_name="__main__")
@@ -28,7 +28,7 @@ def test_example_configuration_trains_a_round(path):
 
 
 @pytest.mark.parametrize(
-    "path", [*sorted(EXAMPLES.glob("*.py")), *PAGES], ids=lambda path: path.name
+    "path", [*sorted(EXAMPLES.glob("[!_]*.py")), *PAGES], ids=lambda path: path.name
 )
 def test_programs_import_from_the_package_or_one_level_below(path):
     text = path.read_text(encoding="utf-8")

@@ -154,11 +154,9 @@ def resolved(config: Config, federation: Federation) -> Config:
 
     The paths of data become absolute: the run may be looked at from another folder.
     """
-    named = make_algorithm(without_auto(config.algorithm))  # privacy has changed the one that runs
-    algorithm = {
-        field.name: getattr(federation.algorithm, field.name)
-        for field in fields(named)  # type: ignore[arg-type]
-    }
+    named = make_algorithm(without_auto(config.algorithm))  # privacy may have changed the one here
+    own = {field.name for field in fields(named)}  # type: ignore[arg-type]
+    algorithm = {k: v for k, v in vars(federation.algorithm).items() if k in own}
     numbers = {k: v for k, v in algorithm.items() if not (v is None or isinstance(v, Schedule))}
     if algorithm.get("alpha", 0) is None:
         numbers["alpha"] = "beta*K"
