@@ -57,7 +57,9 @@ FULL = Size(
 SMOKE = Size((0.0, 1.0), (30, 300), 1, (500,), 5, 1)
 
 
-def excess_risk(rule: str, attack: str, spread: float, samples: int, seed: int) -> Outcome:
+def excess_risk(
+    rule: str, attack: str, spread: float, samples: int, seed: int, hostile: int = B
+) -> Outcome:
     """Train a linear regression and return its excess risk over the honest population.
 
     Client i has features x ~ N(0, I) and y = xᵀw_i + N(0, 1). The mean of ‖w_i − w̄‖² over honest
@@ -65,7 +67,7 @@ def excess_risk(rule: str, attack: str, spread: float, samples: int, seed: int) 
     honest clients is ‖w − w̄‖²/2 and a constant.
     """
     rng = np.random.default_rng([seed, samples])
-    bad = () if attack == NOBODY else tuple(range(B))
+    bad = () if attack == NOBODY else tuple(range(hostile))
     honest = CLIENTS - len(bad)
     away = rng.standard_normal((honest, FEATURES))
     away -= away.mean(0)
@@ -83,7 +85,7 @@ def excess_risk(rule: str, attack: str, spread: float, samples: int, seed: int) 
         problem,
         FedCanonPlus(alpha=1 / L, beta=1 / (K * L), local_steps=K),
         Zero(),
-        aggregation=Robust(rule, 0 if rule == "mean" else B),
+        aggregation=Robust(rule, 0 if rule == "mean" else hostile),
         adversary=Adversary(attack, bad, seed=seed) if bad else None,
     )
     for _ in range(ROUNDS):
@@ -131,6 +133,9 @@ def measure(journal: Journal, size: Size, progress: Progress) -> Found:
         {"rule": rule, "attack": attack, "spread": spread, "samples": samples}
         for (rule, attack), spread, samples in product(pairs, size.spreads, size.samples)
     ]
+    # How the plateau grows with the number of hostile clients.
+    few = {"spread": size.spreads[-1], "samples": size.samples[-1], "hostile": 1}
+    regressions += [{"rule": r, "attack": a, **few} for r, a in product(RULES, ATTACKS)]
     partitions = list(product(("iid", "dirichlet:0.1"), size.rows))
     accuracies = [("mean", NOBODY), *product(("mean", *RULES), ATTACKS)]
     runs = len(regressions) * size.seeds + len(partitions) * len(accuracies) * size.splits
@@ -166,6 +171,12 @@ class Curves:
         self._excess = {
             (run["rule"], run["attack"], run["spread"], run["samples"]): run["excess"]
             for run in found["regressions"]
+            if "hostile" not in run
+        }
+        self.of_one = {
+            (run["rule"], run["attack"]): run["excess"]
+            for run in found["regressions"]
+            if "hostile" in run
         }
 
     def of(self, rule: str, attack: str, spread: float) -> list[float]:
@@ -218,13 +229,21 @@ def _slopes(curves: Curves, size: Size) -> str:
 def _plateaus(curves: Curves, size: Size) -> str:
     def cells(rule: str, attack: str) -> list[str]:
         last = [(spread, curves.of(rule, attack, spread)[-1]) for spread in size.spreads]
+        if (rule, attack) in curves.of_one:
+            last.append((size.spreads[-1], curves.of_one[rule, attack]))
         return [
             f"{value / spread**2:.3f} ζ²" if spread else f"{value:.1e}" for spread, value in last
         ]
 
     pairs = [("mean", NOBODY), *product(RULES, (NOBODY, *ATTACKS))]
-    rows = [(rule, attack, *cells(rule, attack)) for rule, attack in pairs]
-    return table(("rule", "attack", *(f"ζ = {spread:g}" for spread in size.spreads)), rows)
+    columns = len(size.spreads) + 1
+    rows = [
+        (rule, attack, *shown, *[""] * (columns - len(shown)))
+        for rule, attack in pairs
+        for shown in [cells(rule, attack)]
+    ]
+    spreads = [f"ζ = {spread:g}" for spread in size.spreads]
+    return table(("rule", "attack", *spreads, f"{spreads[-1]}, B = 1"), rows)
 
 
 def _adults(found: Found) -> str:
