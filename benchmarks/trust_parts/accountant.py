@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -69,7 +68,9 @@ def measure(journal: Journal, size: Size, progress: Progress) -> Found:
 
 
 def _prv(given: tuple[float, int, float, float]) -> float | None:
-    """ε by Opacus, if it is installed."""
+    """ε by Opacus, if it is installed; it is for sampled releases only."""
+    if given[-1] == 1:
+        return None
     try:
         return epsilon(*given, "prv")
     except FedcanonError:
@@ -84,8 +85,8 @@ def report(found: Found, size: Size, path: Path) -> str:
     """Write all results and return the table of the audit."""
     audited = audit_table(found, size)
     text = f"""\
-ε by accountant, δ = 1e-5. The largest difference of ours is what whole Rényi orders cost against
-privacy loss distributions (PLD, golden values of dp-accounting); it is never below them.
+ε by accountant, δ = 1e-5. PLD are the privacy loss distributions of dp-accounting, computed once.
+PRV, if it is installed, is asked only if there is sampling: without it ours is exact.
 
 {accountants_table(found)}
 The noise multiplier s that a budget needs:
@@ -99,7 +100,7 @@ The noise multiplier s that a budget needs:
 
 def accountants_table(found: Found) -> str:
     def shown(value: float | None) -> str:
-        return "not installed" if value is None else f"{value:.3f}"
+        return "–" if value is None else f"{value:.3f}"
 
     header = ("s", "sampling q", "releases", "fedcanon", "PRV (Opacus)", "PLD")
     return table(
@@ -142,14 +143,14 @@ def audit_table(found: Found, size: Size) -> str:
         for level, own in by_level.items()
     ]
     most = {form: audit.largest(trials) for form, trials in size.trials.items()}
-    limits = ", ".join(
-        f"{size.trials[form]:,} trials and at most {math.floor(most[form] * 10) / 10:g} for "
-        f'"{form}"'
+    limits = "\n".join(
+        f'- "{form}": {size.trials[form]:,} trials, which can show an ε of {most[form]:.1f} at most'
         for form in FORMS
     )
     return f"""\
 Noise s = {audit.NOISE:g}, {audit.ROUNDS} rounds, δ = 1e-5. Lower bounds on ε with 95 % confidence,
-from released sums only; what an attack that is always right could show: {limits}. Bold is more than
-was claimed.
+from released sums only. Bold is more than was claimed.
+
+{limits}
 
 {table(header, rows)}"""
