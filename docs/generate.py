@@ -1,7 +1,7 @@
 """Writes the pages and pictures that follow from the code, at every build of the documentation.
 
 One page per penalty of the registry, their gallery, the spread of the default data, and the
-pictures of structural drift, of the five hospitals and of rounds. A new penalty gets its page
+pictures of structural drift, of the five hospitals and of benchmarks. A new penalty gets its page
 without any change here, unless it has parameters without defaults, which ``EXAMPLES`` must give,
 or a new module, which ``FAMILIES`` must name.
 """
@@ -267,9 +267,10 @@ def hospitals() -> None:
         write_picture(f"images/hospitals-{name}", figure)
 
 
-def rounds() -> None:
-    """The pictures that benchmarks/rounds.py has drawn."""
-    for name in ("rounds-convex.png", "rounds-networks.png"):
+def measured() -> None:
+    """The pictures that benchmarks have drawn."""
+    names = ("rounds-convex", "rounds-networks", "trust-clients", "trust-generalisation")
+    for name in (f"{name}.png" for name in names):
         with mkdocs_gen_files.open(f"images/{name}", "wb") as file:
             file.write((Path("benchmarks/results") / name).read_bytes())
 
@@ -278,4 +279,4 @@ penalties()
 label_spread()
 drift()
 hospitals()
-rounds()
+measured()

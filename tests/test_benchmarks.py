@@ -53,6 +53,31 @@ def test_rounds(part, target, tmp_path):
     assert (tmp_path / f"rounds-{part}.png").stat().st_size > 10_000
 
 
+@pytest.mark.parametrize(
+    ("part", "shown"),
+    [
+        ("clients", "λ = 0.02, averaged model"),
+        ("accountant", "clients keep their noise"),
+        ("records", 'warns "the selection is noise"'),
+        ("rules", "label_flip"),
+        ("generalisation", "geometric-median, worst attack"),
+    ],
+)
+def test_trust(part, shown, tmp_path):
+    arguments = (part, "--work", tmp_path / "work", "--results", tmp_path)
+    printed = smoke("trust", *arguments)
+    assert shown in printed
+    journal = tmp_path / "work" / f"{part}.jsonl"
+    runs = journal.read_text()
+    results = [tmp_path / f"trust-{part}.{suffix}" for suffix in ("json", "md")]
+    first = [path.read_text() for path in results]
+    smoke("trust", *arguments)
+    assert journal.read_text() == runs  # nothing was run again
+    assert [path.read_text() for path in results] == first
+    if part in ("clients", "generalisation"):
+        assert (tmp_path / f"trust-{part}.png").stat().st_size > 10_000
+
+
 @pytest.mark.flower
 @pytest.mark.nginx
 def test_deployment():
@@ -73,4 +98,4 @@ def test_deployment():
 
 def test_none_is_forgotten():
     names = {path.stem for path in (ROOT / "benchmarks").glob("*.py")}
-    assert names == {"prox", "data", "engine", "deployment", "rounds"}
+    assert names == {"prox", "data", "engine", "deployment", "rounds", "trust"}

@@ -1,4 +1,4 @@
-"""What both comparisons write: JSON, Markdown and a picture."""
+"""What benchmarks write: JSON, Markdown and a picture."""
 
 from __future__ import annotations
 
@@ -34,9 +34,12 @@ def targets_table(targets: Iterable[Target]) -> str:
 
 
 def panels(
-    names: Sequence[str], columns: int, width: float, height: float
+    names: Sequence[str], columns: int, width: float, height: float, across: str = "rounds"
 ) -> tuple[Figure, list[Axes]]:
-    """Return a figure with a panel for each name, in so many columns, and the panels."""
+    """Return a figure with a panel for each name, in so many columns, and the panels.
+
+    ``across`` is what goes from left to right in all of them.
+    """
     columns = min(columns, len(names))
     lines = -(-len(names) // columns)
     size = (width * columns, height * lines + 0.7)
@@ -48,14 +51,15 @@ def panels(
         axes.set_title(name, fontsize=9)
         axes.grid(alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)
-    figure.supxlabel("rounds", fontsize=9)
+    figure.supxlabel(across, fontsize=9)
     return figure, every[: len(names)]
 
 
-def write(path: Path, found: Any, text: str, picture: Figure) -> None:
-    """Write path.json, path.md and path.png."""
+def write(path: Path, found: Any, text: str, picture: Figure | None = None) -> None:
+    """Write path.json, path.md and, if there is a picture, path.png."""
     path.parent.mkdir(parents=True, exist_ok=True)
     numbers = json.dumps(found, ensure_ascii=False, separators=(",", ":"))
     path.with_suffix(".json").write_text(numbers + "\n")
     path.with_suffix(".md").write_text(text)
-    FigureCanvasAgg(picture).print_png(path.with_suffix(".png"))
+    if picture is not None:
+        FigureCanvasAgg(picture).print_png(path.with_suffix(".png"))

@@ -1,0 +1,55 @@
+"""What privacy and robustness cost: python benchmarks/trust.py PART.
+
+- clients: the objective reached with privacy of clients, by the noise and the forgetting.
+- accountant: ε by several accountants, the noise that a budget needs, and an audit of the claim.
+- records: objective, accuracy and selection with privacy of records.
+- rules: how far hostile clients carry the model away, for every rule.
+- generalisation: excess risk by the number of samples, with and without hostile clients.
+
+Every finished run is written to a file in ``--work`` and is not repeated. Results go to
+``--results`` as JSON, as a Markdown table and, where there are curves, as a picture. ``--smoke``
+shows in seconds that it works. The noise of private runs has no seed: their numbers differ a little
+from one measurement to the next.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from comparison.journal import Journal
+from rich.console import Console
+from rich.markdown import Markdown
+from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from trust_parts import accountant, clients, generalisation, records, rules
+
+from fedcanon.threads import one_thread
+
+FOLDER = Path(__file__).parent
+PARTS = {
+    "clients": clients,
+    "accountant": accountant,
+    "records": records,
+    "rules": rules,
+    "generalisation": generalisation,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("part", choices=PARTS)
+    parser.add_argument("--work", type=Path, default=FOLDER.parent / "runs" / "trust")
+    parser.add_argument("--results", type=Path, default=FOLDER / "results")
+    parser.add_argument("--smoke", action="store_true", help="the least of it")
+    options = parser.parse_args()
+    part = PARTS[options.part]
+    size = part.SMOKE if options.smoke else part.FULL
+    journal = Journal(options.work / f"{options.part}.jsonl")
+    columns = (MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+    with one_thread(), Progress(*columns) as progress:
+        found = part.measure(journal, size, progress)
+    Console().print(Markdown(part.report(found, size, options.results / f"trust-{options.part}")))
+
+
+if __name__ == "__main__":
+    main()

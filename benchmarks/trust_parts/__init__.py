@@ -1,0 +1,1 @@
+"""The parts of trust.py, a module for each."""
