@@ -45,6 +45,8 @@ class Size:
     rounds: int
     noises: tuple[float, ...]
     clips: tuple[float, ...]
+    levels: tuple[float, ...]
+    """Further clips, for forms that clip whole gradients and not their increments."""
     steps: tuple[float, ...]
     """α in multiples of 1/L."""
     fresh: int
@@ -52,8 +54,16 @@ class Size:
     participants: tuple[int | None, ...]
 
 
-FULL = Size(300, (0.01, 0.1, 1.0, 10.0), (0.003, 0.01, 0.03, 0.1), (4.0, 1.0, 0.25), 3, (None, 3))
-SMOKE = Size(10, (0.1, 10.0), (0.01, 0.1), (1.0,), 1, (None,))
+FULL = Size(
+    rounds=300,
+    noises=(0.01, 0.1, 1.0, 10.0),
+    clips=(0.003, 0.01, 0.03, 0.1),
+    levels=(0.3, 1.0),
+    steps=(4.0, 1.0, 0.25),
+    fresh=3,
+    participants=(None, 3),
+)
+SMOKE = Size(10, (0.1, 10.0), (0.01, 0.1), (), (1.0,), 1, (None,))
 
 
 @dataclass(frozen=True)
@@ -124,10 +134,11 @@ class Problem:
 def measure(journal: Journal, size: Size, progress: Progress) -> Found:
     """Choose clip and step for each cell on one run, and measure them on fresh ones."""
     problem = Problem()
-    grid = list(product(size.clips, size.steps))
+    grids = {form: list(product(clips_of(form, size), size.steps)) for form in FORMS}
     cells = list(product(size.participants, FORMS, size.noises))
     measured = sum(size.fresh * len(rows_of(form)) for _, form, _ in cells)
-    task = progress.add_task("", total=len(cells) * len(grid) + measured)
+    tried = sum(len(grids[form]) for _, form, _ in cells)
+    task = progress.add_task("", total=tried + measured)
 
     def outcome(setting: Setting, seed: int) -> Outcome:
         progress.advance(task)
@@ -137,18 +148,23 @@ def measure(journal: Journal, size: Size, progress: Progress) -> Found:
 
     found: Found = {"start": {"": [{"gap": problem.start}]}}
     for participants, form, noise in cells:
-        tried = {
+        tries = {
             setting: outcome(setting, 0)
-            for setting in (Setting(form, noise, *point, participants) for point in grid)
+            for setting in (Setting(form, noise, *point, participants) for point in grids[form])
         }
         own = found.setdefault(who(participants), {})
         for name, what in rows_of(form).items():
-            best = min(tried, key=lambda setting: tried[setting][what])
+            best = min(tries, key=lambda setting: tries[setting][what])
             fresh = [outcome(best, seed)[what] for seed in range(1, size.fresh + 1)]
             own.setdefault(name, []).append(
                 {"noise": noise, "clip": best.clip, "step": best.step, "gaps": fresh}
             )
     return found
+
+
+def clips_of(form: str, size: Size) -> tuple[float, ...]:
+    """Return the clips that are tried; whole gradients are longer than their increments."""
+    return size.clips if FORMS[form] in (0.0, 0.02) else (*size.clips, *size.levels)
 
 
 def rows_of(form: str) -> dict[str, str]:
@@ -168,9 +184,9 @@ def report(found: Found, size: Size, path: Path) -> str:
     text = f"""\
 Breast cancer, N = {CLIENTS} clients by Dir(0.5), ℓ1 0.01 and ridge 0.02, K = {K}, {size.rounds}
 rounds; f + h above its minimum, the mean over the last tenth of the rounds. At z = 0 it is
-{start:.2f}. Clip τ and step α are chosen for each cell from {len(size.clips) * len(size.steps)}
-points (τ of {_list(size.clips)}; αL of {_list(size.steps)}) by one run; a cell is the median of
-{size.fresh} other runs, and in brackets the chosen τ and αL.
+{start:.2f}. Clip τ and step α are chosen for each cell by one run, from τ of {_list(size.clips)},
+for λ = 1 and FedAvg also {_list(size.levels)}, and αL of {_list(size.steps)}; a cell is the median
+of {size.fresh} other runs, and in brackets the chosen τ and αL.
 """
     summary = "\n".join(f"{name}:\n\n{_table(own)}" for name, own in measured.items())
     write(path, found, f"{text}\n{summary}", picture(measured, start))
