@@ -36,8 +36,8 @@ import psutil
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from benchmarks.deployments import numpy_app
-from benchmarks.deployments.phases import PHASES, events, phases, sendings
+from deployments import numpy_app
+from deployments.phases import PHASES, events, phases, sendings
 from tests.deployment.processes import BIN, Deployment, free_ports
 
 from fedcanon.deployment.operate.sites import supernode

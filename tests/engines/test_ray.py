@@ -129,25 +129,6 @@ def _tensors(state):
     return [value for value in state.values() if isinstance(value, torch.Tensor)]
 
 
-def test_robust_rules_and_attacks_have_the_same_bits(cluster):
-    settings = {
-        "aggregation": Robust("filter", byzantine=1),
-        "adversary": Adversary("sign_flip", (2,)),
-        "participants": 5,
-        "batch_size": 8,
-    }
-    one, other = (
-        Federation(networks(), FedCanonPlus(0.1, 0.05, 2), L1(1e-3), engine=engine, **settings)
-        for engine in (RayCluster(2), Local())
-    )
-    for _ in range(3):
-        one.step()
-        other.step()
-    assert_same(one, other)
-    assert (one.distances, one.drops) == (other.distances, other.drops)
-    one.close()
-
-
 def test_parameters_that_layers_share_stay_one_and_only_what_is_lent_is_not_copied():
     layer, data = nn.Linear(2, 2), torch.ones(64)
     tied = nn.Sequential(layer, nn.ReLU(), layer)
@@ -203,6 +184,25 @@ def test_without_a_cluster_ray_is_started_on_this_machine_and_ended_with_the_las
     assert ray.is_initialized()
     other.engine.close()
     assert not ray.is_initialized()
+
+
+def test_robust_rules_and_attacks_have_the_same_bits(cluster):
+    settings = {
+        "aggregation": Robust("filter", byzantine=1),
+        "adversary": Adversary("sign_flip", (2,)),
+        "participants": 5,
+        "batch_size": 8,
+    }
+    one, other = (
+        Federation(networks(), FedCanonPlus(0.1, 0.05, 2), L1(1e-3), engine=engine, **settings)
+        for engine in (RayCluster(2), Local())
+    )
+    for _ in range(3):
+        one.step()
+        other.step()
+    assert_same(one, other)
+    assert (one.distances, one.drops) == (other.distances, other.drops)
+    one.close()
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import re
 import shlex
 import subprocess
 import time
+import tomllib
 from contextlib import suppress
 
 import pandas as pd
@@ -13,6 +14,9 @@ import tomli_w
 
 pytest.importorskip("flwr")
 
+from fedcanon.deployment.site import read_site
+from fedcanon.deployment.site.flower import private_folder
+from fedcanon.runs.config import validated
 from fedcanon.statistics.deployed.client import SiteSettings
 from fedcanon.tables.site import Guards
 from tests.deployment.processes import BIN, free_ports
@@ -123,6 +127,17 @@ def test_the_settings_of_a_site_are_its_guards():
     assert settings.guards == Guards(columns=frozenset({"age", "sex"}))
     strict = SiteSettings(client=0, state="s", table="t.csv", minimum_sites=3, penalised=False)
     assert strict.guards == Guards(minimum_sites=3, penalised=False)
+
+
+def test_a_study_understands_what_a_site_tells_its_apps(fedcanon, tmp_path):
+    (tmp_path / "study.toml").write_text(tomli_w.dumps(STUDY))
+    study = ("--study", str(tmp_path / "study.toml"), "--clients", "2")
+    code, _, errors = fedcanon("deploy", "init", str(tmp_path / "app"), *study)
+    assert (code, errors) == (0, "")
+    site = tmp_path / "app" / "sites" / "1"
+    with private_folder(read_site(site)) as private:
+        settings = validated(SiteSettings, tomllib.loads((private / "node.toml").read_text()))
+    assert (settings.client, settings.table) == (1, "table.csv")
 
 
 def test_a_study_that_cannot_be_deployed_is_refused(fedcanon, tmp_path):

@@ -27,6 +27,7 @@ class SiteSettings(Section):
     """The entries under ``[node]`` in the site.toml of a site: its table and its guards.
 
     Args:
+        client, state, identity: What every site tells its apps of itself.
         table: The path of the table, relative to the site's folder.
         name: The name of the site in messages and reports.
         columns: The columns that may be used, separated by commas; none allows all.
@@ -35,6 +36,7 @@ class SiteSettings(Section):
 
     client: int
     state: str
+    identity: str = ""
     table: str
     name: str = Field("", pattern=r"^[^\x00-\x1f]{0,60}$")
     columns: str = ""
