@@ -31,16 +31,21 @@ from fedcanon.engines import (
     Rules,
     Verdict,
 )
-from fedcanon.engines.work import CountedProx, IdleWork
+from fedcanon.engines.work import CountedProx
 from fedcanon.errors import FedcanonError, RegroupError, StartOverError
-from fedcanon.expansion import expansion_length
 from fedcanon.files import Count
 from fedcanon.objectives import Problem
-from fedcanon.objectives.base import NO_HESSIAN
 from fedcanon.penalties import Penalty
-from fedcanon.privacy import ClientPrivacy, Privacy, RecordPrivacy, bernoulli
+from fedcanon.privacy import Privacy, bernoulli
 from fedcanon.randomness import Purpose, generator
 from fedcanon.robustness import Adversary
+from fedcanon.runs.compatibility import (
+    check_compression,
+    check_draws,
+    check_participants,
+    check_second_order,
+    secret_draw,
+)
 from fedcanon.runs.guard import Guard
 from fedcanon.runs.measures import Cost
 from fedcanon.runs.privacy import Parts, Spending, private_parts
@@ -104,23 +109,12 @@ class Federation:
         self.problem, self.algorithm, self.penalty = problem, algorithm, penalty
         self.participants, self.seed = participants, seed
         self.privacy, self.spending = privacy, None if privacy is None else Spending(privacy)
-        self._check_participants(len(problem.clients) if participants is None else participants)
-        if batch_size is not None and batch_size < 1:
-            raise FedcanonError(f"batch_size must be at least 1, not {batch_size}.")
-        if batch_size is not None and isinstance(privacy, RecordPrivacy):
-            raise FedcanonError(
-                "records are private only if they are drawn independently, which shuffled batches "
-                'are not: use batch_size = "full", and privacy.sampling for smaller batches.'
-            )
-        if self._secret_draw is not None and participants is not None:
-            raise FedcanonError(
-                "only clients that are drawn independently and in secret have the privacy of a "
-                "sample: leave out clients.participants, or privacy.sampling."
-            )
+        check_participants(algorithm, len(problem.clients), participants)
+        check_draws(batch_size, participants, privacy)
         if isinstance(aggregation, Robust) and not isinstance(algorithm, Cached):
             aggregation.check_participants(participants or len(problem.clients))
         if isinstance(algorithm, SecondOrder):
-            self._check_second_order(algorithm)
+            check_second_order(problem, algorithm)
         penalty.check_step(algorithm.prox_step(1))
         penalty.value(problem.start)  # raises an error if the penalty does not fit the model
         self.rounds_done, self.cost = 0, Cost()
@@ -138,51 +132,13 @@ class Federation:
             adversary,
         )
         if self.rules.is_compressed:
-            self._check_compression()
+            check_compression(algorithm, problem.start, self.server)
         self.engine = (engine or Local())(problem, self.rules)
-
-    def _check_second_order(self, algorithm: SecondOrder) -> None:
-        """Raise a ``FedcanonError`` if the model has no Hessian, or one that is too large."""
-        if not self.problem.clients[0].has_hessian:
-            raise FedcanonError(NO_HESSIAN)
-        d = len(self.problem.start)
-        if (floats := expansion_length(d)) > algorithm.max_floats:
-            raise FedcanonError(
-                f"with {d:,} parameters every client would send {floats:,} floats in each round, "
-                f"but algorithm.max_floats is {algorithm.max_floats:,}: raise it, or use FedCanon+."
-            )
-
-    def _check_compression(self) -> None:
-        """Raise a ``FedcanonError`` if an upload has a vector that must not be compressed."""
-        algorithm, start = self.algorithm, self.problem.start
-        sent = algorithm.broadcast(self.server, 0, generator(self.seed, Purpose.COINS))
-        idle = IdleWork(Identity())
-        upload, _ = algorithm.local(algorithm.client_init(start), sent, idle)
-        fixed = sorted(upload.keys() - algorithm.alterable)
-        if fixed:
-            raise FedcanonError(
-                f"{type(algorithm).__name__} cannot compress its uploads, because '{fixed[0]}' "
-                "must arrive unchanged: use FedCanon+, which is exact under compression, or no "
-                "compressor."
-            )
 
     def _init_server(self, z: Tensor) -> None:
         prox = CountedProx(self.penalty)
         self.server = self.algorithm.server_init(z, prox)
         self.cost.server_prox += prox.calls
-
-    def _check_participants(self, participants: int) -> None:
-        clients = len(self.problem.clients)
-        if not 1 <= participants <= clients:
-            raise FedcanonError(
-                f"{participants} participants per round are asked for, but there are "
-                f"{clients} clients: set participants between 1 and {clients}."
-            )
-        if participants < clients and not self.algorithm.partial_participation:
-            raise FedcanonError(
-                f"{type(self.algorithm).__name__} needs all {clients} clients in every round, but "
-                f"only {participants} are to take part: leave participants out, or use FedCanon+."
-            )
 
     @property
     def model(self) -> Tensor:
@@ -192,9 +148,7 @@ class Federation:
     @property
     def _secret_draw(self) -> float | None:
         """The probability with which each client is drawn into a round in secret, if it is."""
-        privacy = self.privacy
-        sampled = isinstance(privacy, ClientPrivacy) and privacy.sampling < 1
-        return privacy.sampling if privacy is not None and sampled else None
+        return secret_draw(self.privacy)
 
     @property
     def _needs_everyone(self) -> bool:
@@ -372,7 +326,7 @@ class Federation:
                 "with privacy.sampling the participants are drawn in secret: name none."
             )
         participants = sorted(set(participants))
-        self._check_participants(len(participants))
+        check_participants(self.algorithm, len(self.problem.clients), len(participants))
         if len(participants) < len(clients) and self._needs_everyone:
             raise FedcanonError(f"round {self.rounds_done} of {self.algorithm} needs all clients.")
         return participants
