@@ -35,7 +35,7 @@ from fedcanon.algorithms import (
 )
 from fedcanon.compression import Clip, Identity, TopK
 from fedcanon.penalties import L1, MCP, SCAD, Zero
-from fedcanon.runs.fit import fit
+from fedcanon.runs.fitting import fit
 from fedcanon.runs.named import make_algorithm
 from tests.problems import quadratics
 

@@ -107,14 +107,12 @@ def test_a_dataset_from_python_is_not_mistaken_for_the_default_one(fedcanon, tmp
 
 @pytest.mark.parametrize("classes", [2, 10, 62, 200])
 def test_any_number_of_classes_fits_a_terminal(fedcanon, tmp_path, monkeypatch, classes):
-    from fedcanon.cli import evaluate as command
-
     rng = np.random.default_rng(0)
     labels = np.arange(5 * classes) % classes
     samples = from_arrays((rng.normal(size=(len(labels), 2)), labels), name="many")
     run, source = tmp_path / "many", {"count": 2}
     train(rounds=1, dataset=samples, model="linear", clients=source, folder=run)
-    monkeypatch.setattr(command, "make_dataset", lambda table: samples)
+    monkeypatch.setattr("fedcanon.runs.named.make_dataset", lambda table: samples)
     code, out, _ = fedcanon("evaluate", str(run))
     assert code == 0
     lines = out.splitlines()

@@ -5,15 +5,14 @@ import math
 import pytest
 import torch
 
-from fedcanon.cli import paper as cli
 from fedcanon.cli.paper import Name
 from fedcanon.objectives.models import MODELS
-from fedcanon.paper import accuracy, costs, fig1, fig2, fig3, properties, prox, theory
+from fedcanon.paper import accuracy, costs, fig1, fig2, fig3, items, properties, prox, theory
 from fedcanon.paper.items import ITEMS
 from fedcanon.paper.masks import MaskedL1, MaskedMCP, MaskedSCAD
 from fedcanon.paper.methods import TIMED, TIMED_BASELINES
-from fedcanon.paper.outcome import Scale
 from fedcanon.paper.quadratics import scattered_problem
+from fedcanon.paper.scale import Scale
 from fedcanon.penalties import L1, MCP, SCAD
 
 
@@ -27,7 +26,7 @@ def test_every_name_is_an_item():
 
 def test_all_runs_one_item_after_the_other(fedcanon, monkeypatch, tmp_path):
     """With the two that train nothing, so that it takes a moment."""
-    monkeypatch.setattr(cli, "ITEMS", {name: ITEMS[name] for name in ("datasets", "costs")})
+    monkeypatch.setattr(items, "ITEMS", {name: ITEMS[name] for name in ("datasets", "costs")})
     monkeypatch.setenv("FEDCANON_DATA", str(tmp_path))
     code, out, _ = fedcanon("paper", "all", "--scale", "smoke", "--folder", str(tmp_path / "out"))
     assert code == 0
@@ -36,7 +35,7 @@ def test_all_runs_one_item_after_the_other(fedcanon, monkeypatch, tmp_path):
 
 
 def test_all_goes_on_after_an_item_without_data(fedcanon, monkeypatch, tmp_path):
-    monkeypatch.setattr(cli, "ITEMS", {name: ITEMS[name] for name in ("fig1", "costs")})
+    monkeypatch.setattr(items, "ITEMS", {name: ITEMS[name] for name in ("fig1", "costs")})
     monkeypatch.setenv("FEDCANON_DATA", str(tmp_path))
     code, out, err = fedcanon("paper", "all", "--scale", "smoke", "--folder", str(tmp_path / "out"))
     assert code == 2

@@ -218,7 +218,7 @@ def test_live_shows_a_run_of_this_process(command, fedcanon, tmp_path, monkeypat
             states.append(top.partition('class="status ')[2].partition('"')[0])
             time.sleep(0.1)
 
-    monkeypatch.setattr("fedcanon.cli.watch.serving", noted)
+    monkeypatch.setattr("fedcanon.report.page.serving", noted)
     folder, short = str(tmp_path / "run"), ("--set", "rounds=30", "--set", "model.name=linear")
     arguments = ["run", *short, "--folder", folder]
     if command == "resume":

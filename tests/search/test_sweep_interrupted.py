@@ -13,7 +13,8 @@ from filelock import FileLock
 
 from fedcanon.runs.folder import RunFolder
 from fedcanon.search.goal import Goal
-from fedcanon.search.space import Sampler, parse_space
+from fedcanon.search.sampler import Sampler
+from fedcanon.search.space import parse_space
 from fedcanon.search.sweep import Sweep, run_sweep
 from tests.search.held import MARK
 from tests.waiting import PATIENCE, until

@@ -1,4 +1,8 @@
-"""The command line: one file per command, in the order of ``fedcanon --help``."""
+"""The command line: one file per command, in the order of ``fedcanon --help``.
+
+Help and completion import all of these files. A command therefore imports what it works with when
+it starts, inside its function: PyTorch alone takes seconds.
+"""
 
 # ruff: noqa: F401, I001
 from fedcanon.cli import run, runs, compare, sweep, path, glm, report, watch

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-import torch
 import typer
 from rich.console import Console
 from rich.markup import escape
@@ -20,7 +20,6 @@ from fedcanon.version import __version__
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 console = Console(highlight=False)
@@ -76,7 +75,8 @@ def main() -> None:
     exit code of Ctrl-C.
     """
     # One thread gives the same bits on every machine and does not stall when cores are busy.
-    torch.set_num_threads(1)
+    # PyTorch reads this when a command imports it.
+    os.environ["OMP_NUM_THREADS"] = "1"
     try:
         app()
     except RunStoppedError as stop:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from fedcanon.cli.app import ConfigFile, Settings, app, console, plain, table_of
 from fedcanon.errors import DivergenceError
-from fedcanon.robustness import ATTACKS
-from fedcanon.runs.build import build, check_names
-from fedcanon.runs.config import Config, changed, load_config
-from fedcanon.runs.training import fit_as
+
+if TYPE_CHECKING:
+    from fedcanon.runs.config import Config
 
 NOBODY = "nobody"
 RULES = ["mean", "filter", "geometric-median", "trimmed-mean", "nnm+trimmed-mean"]
@@ -32,6 +31,10 @@ def attack(
     ] = None,
 ) -> None:
     """Train with hostile clients, for every rule and every attack, and compare the models."""
+    from fedcanon.robustness import ATTACKS
+    from fedcanon.runs.build import check_names
+    from fedcanon.runs.config import load_config
+
     settings = load_config(config, set_ or [])
     attacks, rules = [NOBODY, *(attack or ATTACKS)], rule or RULES
     runs = {(r, a): _attacked(settings, r, a, clients) for a in attacks for r in rules}
@@ -62,6 +65,8 @@ def attack(
 
 def _attacked(config: Config, rule: str, attack: str, clients: int) -> Config:
     """A configuration with a rule, and with hostile clients unless nobody attacks."""
+    from fedcanon.runs.config import changed
+
     hostile = None if attack == NOBODY else {"attack": attack, "clients": clients}
     robust = {"rule": rule, "byzantine": clients}
     return changed(
@@ -71,6 +76,9 @@ def _attacked(config: Config, rule: str, attack: str, clients: int) -> Config:
 
 def _reached(config: Config) -> tuple[str, str]:
     """What is compared, the accuracy where there is one, and its value at the end of a run."""
+    from fedcanon.runs.build import build
+    from fedcanon.runs.training import fit_as
+
     try:
         last = fit_as(config, build(config)).last
     except DivergenceError:

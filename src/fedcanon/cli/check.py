@@ -7,10 +7,6 @@ from typing import Annotated
 import typer
 
 from fedcanon.cli.app import ConfigFile, Settings, app, console, plain, table_of
-from fedcanon.runs.build import build
-from fedcanon.runs.check import PROX_STEP, check_config
-from fedcanon.runs.config import load_config
-from fedcanon.runs.guarantee import guarantees
 
 
 @app.command()
@@ -20,6 +16,11 @@ def check(
     mu: Annotated[float | None, typer.Option(help="PL constant μ, to check Theorem 2.")] = None,
 ) -> None:
     """Check the conditions on step sizes, and say which guarantees a run gives."""
+    from fedcanon.runs.build import build
+    from fedcanon.runs.check import PROX_STEP, check_config
+    from fedcanon.runs.config import load_config
+    from fedcanon.runs.guarantee import guarantees
+
     settings = load_config(config, set_ or [])
     for promise in guarantees(settings):
         console.print(plain(promise))

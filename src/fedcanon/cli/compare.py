@@ -5,22 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 
 from fedcanon.cli.app import Settings, app, console, plain, table_of
-from fedcanon.cli.progress import progress_bar
-from fedcanon.cli.summary import problem_headline
 from fedcanon.errors import FedcanonError
-from fedcanon.report.wording import byte_count, number
-from fedcanon.runs import Result
-from fedcanon.runs.build import assemble, build_problem, check_names
-from fedcanon.runs.compare import variants
-from fedcanon.runs.config import load_config
-from fedcanon.runs.plots import Against, check_writable, plot_histories, save
-from fedcanon.runs.training import fit_as
+from fedcanon.runs.against import Against
+
+if TYPE_CHECKING:
+    from fedcanon.runs import Result
 
 
 @app.command()
@@ -42,6 +37,14 @@ def compare(
     ] = (Against.rounds),
 ) -> None:
     """Train with several algorithms on the same data, start, batches and participants."""
+    from fedcanon.cli.progress import progress_bar
+    from fedcanon.cli.summary import problem_headline
+    from fedcanon.runs.build import assemble, build_problem, check_names
+    from fedcanon.runs.compare import variants
+    from fedcanon.runs.config import load_config
+    from fedcanon.runs.plots import check_writable, plot_histories, save
+    from fedcanon.runs.training import fit_as
+
     runs = variants(load_config(config, set_ or []), algorithms)
     if plot:
         check_writable(plot)
@@ -85,6 +88,8 @@ def _named(label: str) -> Iterator[None]:
 
 
 def _table(results: Mapping[str, Result]) -> Table:
+    from fedcanon.report.wording import byte_count, number
+
     numbers = ("f + h", "‖G‖", "accuracy", "zeros", "prox", "sent", "seconds")
     table = table_of("", numbers=numbers)
     for label, result in results.items():

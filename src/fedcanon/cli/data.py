@@ -9,14 +9,7 @@ from typing import Annotated
 import typer
 
 from fedcanon.cli.app import app, console, plain
-from fedcanon.data import make_partition
-from fedcanon.data.partition.skew import label_counts, label_skew, size_skew
 from fedcanon.errors import FedcanonError
-from fedcanon.randomness import Purpose, generator
-from fedcanon.report.partition import client_table, plot_partition
-from fedcanon.runs.config import load_config
-from fedcanon.runs.named import make_dataset
-from fedcanon.runs.plots import check_writable, save
 
 
 @app.command()
@@ -32,6 +25,14 @@ def data(
     plot: Annotated[Path | None, typer.Option(help="Write a picture of the partition.")] = None,
 ) -> None:
     """Show a dataset, and how different the clients are that a partition makes of it."""
+    from fedcanon.data import make_partition
+    from fedcanon.data.partition.skew import label_counts, label_skew, size_skew
+    from fedcanon.randomness import Purpose, generator
+    from fedcanon.report.partition import client_table, plot_partition
+    from fedcanon.runs.config import load_config
+    from fedcanon.runs.named import make_dataset
+    from fedcanon.runs.plots import check_writable, save
+
     options = [f"data.{setting}" for setting in set_ or []]
     for option in options:
         if option.startswith(("data.name=", "data.partition=", "data.augment=")):

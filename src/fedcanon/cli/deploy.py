@@ -3,30 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import tomli_w
 import typer
 
 from fedcanon.cli.app import Settings, app, console, plain, table_of
-from fedcanon.cli.summary import two_columns
-from fedcanon.deployment.overview import overview
-from fedcanon.deployment.status import (
-    ADMIT,
-    END,
-    EXCLUDE,
-    PAUSE,
-    Situation,
-    give_order,
-    read_status,
-    withdraw_order,
-)
 from fedcanon.errors import FedcanonError
-from fedcanon.report.wording import number
-from fedcanon.runs.build import build_problem, check_names
-from fedcanon.runs.config import Config, changed, load_config, read_toml, validated
-from fedcanon.runs.folder import RunFolder
-from fedcanon.runs.privacy import with_noise
+
+if TYPE_CHECKING:
+    from fedcanon.deployment.status import Situation
+    from fedcanon.runs.config import Config
+    from fedcanon.runs.folder import RunFolder
 
 deploy = typer.Typer(no_args_is_help=True, help="Train with real clients, on Flower.")
 app.add_typer(deploy, name="deploy")
@@ -55,6 +43,9 @@ def init(
     port: Annotated[int, typer.Option(min=1, max=65000, help="The server's port.")] = 9100,
 ) -> None:
     """Write a Flower app: configuration, data function, certificates, keys and commands."""
+    from fedcanon.runs.config import changed, load_config
+    from fedcanon.runs.privacy import with_noise
+
     try:
         from fedcanon.deployment.app.project import STUDY, write_app
         from fedcanon.deployment.secure.configured import new_identities
@@ -92,6 +83,7 @@ def init(
 
 def _study(path: Path) -> str:
     """The settings of a study, checked."""
+    from fedcanon.runs.config import read_toml, validated
     from fedcanon.statistics.settings import StudySettings
 
     settings = validated(StudySettings, read_toml(path))
@@ -107,6 +99,9 @@ def _without_data(config: Config) -> Config:
     A server without data cannot find them out itself. The dataset is loaded only if one of them is
     missing.
     """
+    from fedcanon.runs.build import build_problem, check_names
+    from fedcanon.runs.config import changed
+
     told = config.deployment
     check_names(config)
     if told.shape and told.classes is not None:
@@ -125,6 +120,10 @@ def _without_data(config: Config) -> Config:
 @deploy.command()
 def status(folder: Folder) -> None:
     """Show the rounds that are done, the clients, and what was odd."""
+    from fedcanon.cli.summary import two_columns
+    from fedcanon.deployment.overview import overview
+    from fedcanon.report.wording import number
+
     run, told = _run(folder)
     records, seen = run.records(), overview(told)
     measures = records[-1].test if records else {}
@@ -146,6 +145,8 @@ def status(folder: Folder) -> None:
 @deploy.command()
 def pause(folder: Folder) -> None:
     """Let the run wait after its current round."""
+    from fedcanon.deployment.status import PAUSE, give_order
+
     give_order(_run(folder)[0].path, PAUSE)
     console.print("the run pauses after its current round: go on with 'fedcanon deploy resume'.")
 
@@ -153,6 +154,8 @@ def pause(folder: Folder) -> None:
 @deploy.command()
 def resume(folder: Folder) -> None:
     """Let a paused run go on."""
+    from fedcanon.deployment.status import PAUSE, withdraw_order
+
     withdraw_order(_run(folder)[0].path, PAUSE)
     console.print("the run goes on.")
 
@@ -160,6 +163,8 @@ def resume(folder: Folder) -> None:
 @deploy.command()
 def end(folder: Folder) -> None:
     """End the run after its current round; its model is kept."""
+    from fedcanon.deployment.status import END, give_order
+
     give_order(_run(folder)[0].path, END)
     console.print("the run ends after its current round.")
 
@@ -167,6 +172,8 @@ def end(folder: Folder) -> None:
 @deploy.command()
 def exclude(folder: Folder, client: Client) -> None:
     """Let the run go on without a client from its next round on."""
+    from fedcanon.deployment.status import ADMIT, EXCLUDE, give_order, withdraw_order
+
     run, told = _run(folder)
     if client not in told.membership.members:
         members = ", ".join(map(str, told.membership.members))
@@ -179,6 +186,8 @@ def exclude(folder: Folder, client: Client) -> None:
 @deploy.command()
 def admit(folder: Folder, client: Client) -> None:
     """Let a client take part again that was excluded."""
+    from fedcanon.deployment.status import ADMIT, EXCLUDE, give_order, withdraw_order
+
     run, told = _run(folder)
     if client not in told.membership.gone:
         raise FedcanonError(f"client {client} was not excluded from this run.")
@@ -188,6 +197,9 @@ def admit(folder: Folder, client: Client) -> None:
 
 
 def _run(folder: Path) -> tuple[RunFolder, Situation]:
+    from fedcanon.deployment.status import read_status
+    from fedcanon.runs.folder import RunFolder
+
     if (folder / "app" / "study.toml").is_file():
         raise FedcanonError(f"{folder} is a study, which has no rounds: see the log of its run.")
     if not (folder / "app" / "run.toml").is_file():

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from math import ceil
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
 
 from fedcanon.cli.app import Trust, app, console, plain, table_of
-from fedcanon.data import Dataset
 from fedcanon.errors import FedcanonError
-from fedcanon.export.evaluation import EvaluationByClass
-from fedcanon.export.evaluation import evaluate as evaluate_on
-from fedcanon.export.trained import Trained, trained
-from fedcanon.runs.config import parse_value
-from fedcanon.runs.named import make_dataset, make_loss
+
+if TYPE_CHECKING:
+    from fedcanon.data import Dataset
+    from fedcanon.export.evaluation import EvaluationByClass
+    from fedcanon.export.trained import Trained
 
 ROWS = 20
 """With more classes than this, the table has several blocks side by side."""
@@ -36,6 +35,10 @@ def evaluate(
     trust: Trust = False,
 ) -> None:
     """Measure the model of a finished run on test data, overall and for each class."""
+    from fedcanon.export.evaluation import evaluate as evaluate_on
+    from fedcanon.export.trained import trained
+    from fedcanon.runs.named import make_dataset, make_loss
+
     options = dict(map(_option, set_ or []))
     network = trained(name, trust=trust)
     source = network.run.config.data.source if data is None else {"name": data}
@@ -54,6 +57,8 @@ def evaluate(
 
 
 def _option(setting: str) -> tuple[str, Any]:
+    from fedcanon.runs.config import parse_value
+
     key, equals, text = setting.partition("=")
     option = key.removeprefix("data.")
     if not equals or option == key or option in ("", "name", "partition", "augment"):

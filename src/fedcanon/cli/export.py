@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
-from torch import nn
 
 from fedcanon.cli.app import Trust, app, console, plain, table_of
 from fedcanon.errors import FedcanonError
-from fedcanon.export import Format, prune, save, unused_inputs
-from fedcanon.export.formats import dense_size
-from fedcanon.export.latency import latencies
-from fedcanon.export.links import LAYERS
-from fedcanon.export.operations import Shape
-from fedcanon.export.trained import Trained, trained
-from fedcanon.report.wording import byte_count
+from fedcanon.export.format import Format
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from fedcanon.export.operations import Shape
+    from fedcanon.export.trained import Trained
 
 
 @app.command()
@@ -39,6 +38,10 @@ def export(
     trust: Trust = False,
 ) -> None:
     """Write the model of a finished run in formats that other programs read."""
+    from fedcanon.export.formats import dense_size, save
+    from fedcanon.export.trained import trained
+    from fedcanon.report.wording import byte_count
+
     network = trained(name, trust=trust)
     module, dense = network.module, dense_size(network.module)
     if prune_:
@@ -66,6 +69,8 @@ def export(
 
 def _pruned(network: Trained) -> nn.Module:
     """The pruned network; if it cannot be pruned, the network itself, and the reason is printed."""
+    from fedcanon.export.pruning import prune, unused_inputs
+
     module, shape = network.module, network.shape
     try:
         with console.status("pruning …"):
@@ -87,6 +92,10 @@ def _pruned(network: Trained) -> nn.Module:
 
 def _comparison(before: nn.Module, after: nn.Module, shape: Shape) -> Table:
     """A table of sizes and latencies before and after pruning."""
+    from fedcanon.export.formats import dense_size
+    from fedcanon.export.latency import latencies
+    from fedcanon.report.wording import byte_count
+
     table = table_of("", numbers=("before", "after", "ratio"))
 
     def add(what: str, measured: Sequence[float], show: Callable[[float], str]) -> None:
@@ -103,6 +112,8 @@ def _comparison(before: nn.Module, after: nn.Module, shape: Shape) -> Table:
 
 
 def _units(module: nn.Module) -> int:
+    from fedcanon.export.links import LAYERS
+
     return sum(len(layer.weight) for layer in module.modules() if isinstance(layer, LAYERS))
 
 

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from fedcanon.cli.app import ConfigFile, Settings, app, console, plain, table_of
-from fedcanon.cli.progress import progress_bar
-from fedcanon.exposure.exposing import Exposure, exposed
-from fedcanon.runs.config import changed, load_config
-from fedcanon.runs.guarantee import guarantees
+
+if TYPE_CHECKING:
+    from fedcanon.exposure.exposing import Exposure
 
 
 @app.command()
 def expose(config: ConfigFile = None, set_: Settings = None) -> None:
     """Attack a run as a curious server and a curious user would, with and without its privacy."""
+    from fedcanon.cli.progress import progress_bar
+    from fedcanon.exposure.exposing import exposed
+    from fedcanon.runs.config import changed, load_config
+    from fedcanon.runs.guarantee import guarantees
+
     settings = load_config(config, set_ or [])
     runs = {"without privacy": changed(settings, {"privacy": None})}
     if settings.privacy is not None:

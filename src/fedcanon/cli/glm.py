@@ -11,10 +11,7 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from fedcanon.cli.app import app, console, plain, table_of
-from fedcanon.cli.summary import two_columns
 from fedcanon.errors import FedcanonError
-from fedcanon.report.page.html import check_target
-from fedcanon.runs.config import parse_value, read_toml, validated
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -111,6 +108,8 @@ def glm(
         "leave_one_site_out": leave_one_site_out,
         "stability": stability,
     }
+    from fedcanon.report.page.html import check_target
+    from fedcanon.runs.config import read_toml, validated
     from fedcanon.statistics.findings import investigate
     from fedcanon.statistics.report import write_coefficients, write_report
     from fedcanon.statistics.settings import StudySettings
@@ -139,6 +138,8 @@ def _listed(text: str | None) -> list[str] | None:
 
 def _paired(option: str, text: str | None) -> dict[str, Any] | None:
     """Read ``age:4,weight:5``."""
+    from fedcanon.runs.config import parse_value
+
     if text is None:
         return None
     found = {}
@@ -208,6 +209,7 @@ def _progress() -> Iterator[Watch]:
 
 def _show(found: Findings) -> None:
     """Print the model and how good it is."""
+    from fedcanon.cli.summary import two_columns
     from fedcanon.statistics.report import coefficients, facts, qualities
 
     console.print(two_columns(facts(found)))

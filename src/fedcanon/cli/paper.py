@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Group
 from rich.padding import Padding
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
 from fedcanon.cli.app import app, console, plain
-from fedcanon.cli.progress import progress_bar
 from fedcanon.errors import FedcanonError, RunStoppedError
-from fedcanon.paper.items import ITEMS
-from fedcanon.paper.outcome import Outcome, Scale, write
-from fedcanon.paper.trials import Trainer, Watch
-from fedcanon.runs.folder import runs_folder
-from fedcanon.runs.observers import Observer
+from fedcanon.paper.scale import Scale
+
+if TYPE_CHECKING:
+    from fedcanon.paper.outcome import Outcome
 
 
 class Name(StrEnum):
@@ -56,6 +51,9 @@ def paper(
 
     Every training is kept as a run: after an interruption, the same command continues.
     """
+    from fedcanon.paper.items import ITEMS
+    from fedcanon.runs.folder import runs_folder
+
     parent = (folder or runs_folder() / "paper") / scale
     if name is not Name.all:
         _reproduce(str(name), scale, parent / name)
@@ -76,6 +74,11 @@ def paper(
 
 
 def _reproduce(item: str, scale: Scale, folder: Path) -> None:
+    from fedcanon.cli.progress import Bars
+    from fedcanon.paper.items import ITEMS
+    from fedcanon.paper.outcome import write
+    from fedcanon.paper.trials import Trainer
+
     written: list[Path] = []
     try:
         for outcome in ITEMS[item](scale, Trainer(folder / "runs", Bars())):
@@ -85,21 +88,6 @@ def _reproduce(item: str, scale: Scale, folder: Path) -> None:
     _show(outcome)
     console.print(f"\n[dim]written to[/] {plain(folder)}: ", end="")
     console.print(", ".join(path.name for path in written))
-
-
-class Bars(Watch):
-    """Shows progress bars, if the output is a terminal."""
-
-    def training(self, label: str) -> AbstractContextManager[Observer]:
-        return progress_bar(label)
-
-    @contextmanager
-    def steps(self, label: str, total: int) -> Iterator[Callable[[], None]]:
-        columns = (TextColumn(plain(label)), MofNCompleteColumn(), BarColumn())
-        hidden = not console.is_terminal
-        with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
-            task = progress.add_task("", total=total)
-            yield lambda: progress.advance(task)
 
 
 def _show(outcome: Outcome) -> None:

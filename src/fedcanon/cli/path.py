@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 
 from fedcanon.cli.app import ConfigFile, Settings, app, console, plain, table_of
-from fedcanon.cli.progress import progress_bar
 from fedcanon.errors import RunStoppedError
-from fedcanon.runs.config import load_config
-from fedcanon.runs.plots import check_writable, save
-from fedcanon.search.kappas import parse_kappas
-from fedcanon.search.path import FollowedPath, PathSearch, follow
-from fedcanon.search.path_picture import plot_path
-from fedcanon.search.search_folder import default_path
-from fedcanon.search.selection import parse_selection
+
+if TYPE_CHECKING:
+    from fedcanon.search.path import FollowedPath
 
 LINEAR = ("linear", "logistic")
 """Models whose coefficients are drawn."""
@@ -49,6 +44,15 @@ def path(
     set_: Settings = None,
 ) -> None:
     """Train a model for each κ, each started from the one before, and select one."""
+    from fedcanon.cli.progress import progress_bar
+    from fedcanon.runs.config import load_config
+    from fedcanon.runs.plots import check_writable, save
+    from fedcanon.search.kappas import parse_kappas
+    from fedcanon.search.path import PathSearch, follow
+    from fedcanon.search.path_picture import plot_path
+    from fedcanon.search.search_folder import default_path
+    from fedcanon.search.selection import parse_selection
+
     settings = load_config(config, set_ or [])
     values = None if kappas is None else parse_kappas(kappas)
     search = PathSearch(settings, parse_selection(select), values)

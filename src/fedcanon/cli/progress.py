@@ -1,14 +1,15 @@
-"""The progress bar of a run."""
+"""Progress bars of runs and other work that takes long."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from fedcanon.cli.app import console, plain
+from fedcanon.paper.trials import Watch
 from fedcanon.runs import Federation, Record
 from fedcanon.runs.observers import Observer
 
@@ -53,3 +54,18 @@ def progress_bar(label: str = "") -> Iterator[ProgressBar]:
     hidden = not console.is_terminal
     with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
         yield ProgressBar(progress)
+
+
+class Bars(Watch):
+    """Shows progress bars, if the output is a terminal."""
+
+    def training(self, label: str) -> AbstractContextManager[Observer]:
+        return progress_bar(label)
+
+    @contextmanager
+    def steps(self, label: str, total: int) -> Iterator[Callable[[], None]]:
+        columns = (TextColumn(plain(label)), MofNCompleteColumn(), BarColumn())
+        hidden = not console.is_terminal
+        with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
+            task = progress.add_task("", total=total)
+            yield lambda: progress.advance(task)

@@ -8,8 +8,6 @@ from typing import Annotated
 import typer
 
 from fedcanon.cli.app import app, console, plain
-from fedcanon.report.page import check_target, write_report
-from fedcanon.runs.folder import RunFolder
 
 
 @app.command()
@@ -18,6 +16,9 @@ def report(
     output: Annotated[Path, typer.Option("--output", "-o", help="The page.")] = Path("report.html"),
 ) -> None:
     """Write an interactive page about one run or several; it needs no network."""
+    from fedcanon.report.page import check_target, write_report
+    from fedcanon.runs.folder import RunFolder
+
     check_target(output)
     folders = {run.path.resolve(): run for run in map(RunFolder.find, names)}
     with console.status("reading runs …"):

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fedcanon.cli.app import ConfigFile, Settings, Trust, app, console, plain
-from fedcanon.cli.progress import progress_bar
-from fedcanon.cli.summary import headline, summary
 from fedcanon.cli.watch import live_page
-from fedcanon.runs import Result
-from fedcanon.runs.build import build
-from fedcanon.runs.config import Config, changed, engine_settings, load_config
-from fedcanon.runs.folder import RunFolder, new_path
-from fedcanon.runs.plots import check_writable, plot_histories, save
-from fedcanon.runs.training import resume as resume_run
-from fedcanon.runs.training import train_in
-from fedcanon.trackers import check_trackers, tracking
+
+if TYPE_CHECKING:
+    from fedcanon.runs import Result
+    from fedcanon.runs.config import Config
 
 Plot = Annotated[Path | None, typer.Option(help="Write a picture of the run.")]
 Live = Annotated[bool, typer.Option("--live", help="Show the run in the browser while it goes on.")]
@@ -55,6 +49,15 @@ def run(
     workers: Workers = None,
 ) -> None:
     """Train a model as a configuration says, keep the run, and print its results."""
+    from fedcanon.cli.progress import progress_bar
+    from fedcanon.cli.summary import headline
+    from fedcanon.runs.build import build
+    from fedcanon.runs.config import changed, engine_settings, load_config
+    from fedcanon.runs.folder import new_path
+    from fedcanon.runs.plots import check_writable
+    from fedcanon.runs.training import train_in
+    from fedcanon.trackers import check_trackers, tracking
+
     settings = changed(load_config(config, set_ or []), engine_settings(engine, workers))
     if plot:
         check_writable(plot)
@@ -85,6 +88,12 @@ def resume(
     trust: Trust = False,
 ) -> None:
     """Continue an interrupted run; the result is the same, to the last bit, as without it."""
+    from fedcanon.cli.progress import progress_bar
+    from fedcanon.runs.folder import RunFolder
+    from fedcanon.runs.plots import check_writable
+    from fedcanon.runs.training import resume as resume_run
+    from fedcanon.trackers import check_trackers, tracking
+
     if plot:
         check_writable(plot)
     check_trackers(track or [])
@@ -103,6 +112,9 @@ def resume(
 
 
 def _show(result: Result, config: Config, title: str, plot: Path | None) -> None:
+    from fedcanon.cli.summary import summary
+    from fedcanon.runs.plots import plot_histories, save
+
     console.print(summary(list(result.records), result.stopped, config))
     console.print(f"run kept in {plain(result.folder)}", soft_wrap=True)
     if plot:

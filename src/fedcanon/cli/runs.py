@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
 
 from fedcanon.cli.app import app, console, plain, table_of
-from fedcanon.cli.summary import summary, two_columns
 from fedcanon.errors import FedcanonError
-from fedcanon.report.page.head import facts_of
-from fedcanon.report.wording import number
-from fedcanon.runs.folder import RunFolder, list_runs, runs_folder
+
+if TYPE_CHECKING:
+    from fedcanon.runs.folder import RunFolder
 
 COLOURS = {"finished": "green", "running": "cyan", "interrupted": "yellow"}
 
@@ -20,6 +19,8 @@ COLOURS = {"finished": "green", "running": "cyan", "interrupted": "yellow"}
 @app.command()
 def runs() -> None:
     """List the runs that are kept, oldest first."""
+    from fedcanon.runs.folder import list_runs, runs_folder
+
     found = list_runs()
     if not found:
         console.print(f"no runs in {plain(runs_folder())} yet: 'fedcanon run' makes one.")
@@ -40,6 +41,8 @@ def runs() -> None:
 
 def _cells(run: RunFolder) -> list[str]:
     """The status of a run and its last measures, as cells of a table."""
+    from fedcanon.report.wording import number
+
     records, status = run.records(), run.status
     cells = [f"[{COLOURS[status]}]{status}[/]"]
     if records:
@@ -55,6 +58,10 @@ def show(
     name: Annotated[str, typer.Argument(metavar="RUN", help="A run's folder or name.")],
 ) -> None:
     """Show a run: its settings, its results, and what it was made with."""
+    from fedcanon.cli.summary import summary, two_columns
+    from fedcanon.report.page.head import facts_of
+    from fedcanon.runs.folder import RunFolder
+
     run = RunFolder.find(name)
     config, made, records, ending = run.config, run.environment, run.records(), run.result
     status = run.status

@@ -13,14 +13,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from fedcanon.cli.app import ConfigFile, Settings, app, console, plain, table_of
-from fedcanon.engines.processes import cores
 from fedcanon.errors import FedcanonError
-from fedcanon.runs.plots import save
 from fedcanon.search.goal import Goal
-from fedcanon.search.search_folder import default_path
-from fedcanon.search.space import Sampler, Space, parse_space
+from fedcanon.search.sampler import Sampler
 
 if TYPE_CHECKING:
+    from fedcanon.search.space import Space
     from fedcanon.search.sweep import Sweep, WatchSweep
     from fedcanon.search.trials import Trial
 
@@ -69,7 +67,10 @@ def sweep(
     """Run all combinations of some settings, or search for good ones, and print the best."""
     if importlib.util.find_spec("optuna") is None:
         raise FedcanonError('a sweep needs a package: pip install "fedcanon[sweep]".')
-    # Optuna takes a second to import, which other commands do not need.
+    from fedcanon.engines.processes import cores
+    from fedcanon.runs.plots import save
+    from fedcanon.search.search_folder import default_path
+    from fedcanon.search.space import parse_space
     from fedcanon.search.sweep import Sweep, run_sweep
     from fedcanon.search.sweep_picture import plot_sweep
     from fedcanon.search.trials import TrialStatus

@@ -11,9 +11,6 @@ from typing import Annotated
 import typer
 
 from fedcanon.cli.app import app, console, plain
-from fedcanon.deployment.overview import read_overview
-from fedcanon.report.page import serving
-from fedcanon.runs.folder import RunFolder
 
 
 @app.command()
@@ -22,6 +19,10 @@ def watch(
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 0,
 ) -> None:
     """Show a run in the browser while it goes on; only this machine can see the page."""
+    from fedcanon.deployment.overview import read_overview
+    from fedcanon.report.page import serving
+    from fedcanon.runs.folder import RunFolder
+
     run = RunFolder.find(name)
     try:
         with serving(run.path, port, read_overview) as address:
@@ -38,6 +39,8 @@ def live_page(path: Path, *, wanted: bool) -> Iterator[None]:
     if not wanted:
         yield
         return
+    from fedcanon.report.page import serving
+
     with serving(path) as address:
         console.print(f"the run is shown at {address}")
         yield

@@ -26,7 +26,7 @@ from fedcanon.objectives import Problem
 from fedcanon.penalties import Penalty, PerLayer, on_weights
 from fedcanon.privacy import Privacy
 from fedcanon.runs.federation import Federation
-from fedcanon.runs.fit import fit
+from fedcanon.runs.fitting import fit
 from fedcanon.runs.named import find, make_algorithm, make_penalty
 from fedcanon.runs.result import Result
 from fedcanon.runs.steps import AUTO, fill_in, find_facts, method_for, open_steps, without_auto

@@ -18,7 +18,7 @@ from fedcanon.penalties import Penalty
 from fedcanon.privacy import ClientPrivacy, Privacy, RecordPrivacy
 from fedcanon.runs.config import Section, Table, validated
 from fedcanon.runs.federation import Federation
-from fedcanon.runs.fit import fit
+from fedcanon.runs.fitting import fit
 from fedcanon.runs.named import find, make_algorithm
 from fedcanon.runs.privacy import require_delta
 from fedcanon.runs.result import Result

@@ -1,7 +1,5 @@
 """Trained networks as files for other programs, and pruning that does not change their outputs."""
 
-from fedcanon.export.formats import Format, save
-from fedcanon.export.pruning import prune, unused_inputs
-from fedcanon.export.sparse import load_sparse
+import lazy_loader
 
-__all__ = ["Format", "load_sparse", "prune", "save", "unused_inputs"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

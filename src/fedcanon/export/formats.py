@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
-from enum import StrEnum
 from functools import partial
 from importlib.util import find_spec
 from io import BytesIO
@@ -18,25 +17,11 @@ from safetensors.torch import save as to_safetensors
 from torch import nn
 
 from fedcanon.errors import FedcanonError, first_line
+from fedcanon.export.format import Format
 from fedcanon.export.operations import Shape
 from fedcanon.export.sparse import save_sparse
 from fedcanon.files import explained, write_whole
 from fedcanon.runs.model_file import METADATA, tensors_of, write_tensors
-
-
-class Format(StrEnum):
-    """A format, by its name on the command line."""
-
-    SAFETENSORS = "safetensors"
-    PYTORCH = "pt"
-    PROGRAM = "pt2"
-    ONNX = "onnx"
-    SPARSE = "sparse"
-
-    @property
-    def suffix(self) -> str:
-        """The ending of its files' names."""
-        return ".sparse.safetensors" if self is Format.SPARSE else f".{self}"
 
 
 def save(module: nn.Module, example_shape: Shape, path: str | Path, kind: Format) -> None:

@@ -7,7 +7,6 @@ import math
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 from unicodedata import name
@@ -16,18 +15,11 @@ import torch
 from matplotlib.figure import Figure
 
 from fedcanon.files import explained, write_whole
+from fedcanon.paper.scale import Scale
 from fedcanon.runs.plots import save
 from fedcanon.version import __version__
 
 Cells = tuple[str, ...]
-
-
-class Scale(StrEnum):
-    """``smoke`` takes a minute, ``laptop`` an hour on two cores; ``paper`` is as in the paper."""
-
-    smoke = "smoke"
-    laptop = "laptop"
-    paper = "paper"
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,8 @@ from functools import lru_cache
 from typing import Literal
 
 import numpy as np
+import scipy  # imports its own packages when they are used: runs without privacy do without
 from numpy.typing import NDArray
-from scipy.optimize import brentq
-from scipy.special import gammaln, log_ndtr, logsumexp
 
 from fedcanon.errors import FedcanonError
 
@@ -116,14 +115,16 @@ def _exact(mu: float, delta: float) -> float:
     """
 
     def excess(epsilon: float) -> float:
-        first, second = log_ndtr(-epsilon / mu + mu / 2), log_ndtr(-epsilon / mu - mu / 2)
+        first, second = (
+            float(scipy.special.log_ndtr(-epsilon / mu + half)) for half in (mu / 2, -mu / 2)
+        )
         ratio = min(epsilon + second - first, -1e-300)
         return float(first + np.log(-np.expm1(ratio))) - math.log(delta)
 
     if excess(0.0) < 0:
         return 0.0
     largest = mu**2 / 2 + mu * math.sqrt(2 * math.log(1 / delta)) + 10
-    found: float = brentq(excess, 0.0, largest)
+    found: float = scipy.optimize.brentq(excess, 0.0, largest)
     return found
 
 
@@ -141,10 +142,11 @@ def _renyi(noise: float, sampling: float) -> NDArray[np.float64]:
 
     def divergence(order: int) -> float:
         k = np.arange(order + 1)
-        choices = gammaln(order + 1) - gammaln(k + 1) - gammaln(order - k + 1)
+        log_factorial = scipy.special.gammaln(np.arange(1, order + 2))
+        choices = log_factorial[order] - log_factorial[k] - log_factorial[order - k]
         draws = (order - k) * math.log1p(-sampling) + k * math.log(sampling)
         terms = choices + draws + k * (k - 1) / (2 * noise**2)
-        return float(logsumexp(terms)) / (order - 1)
+        return float(scipy.special.logsumexp(terms)) / (order - 1)
 
     return np.array([divergence(int(order)) for order in _ORDERS])
 

@@ -9,9 +9,9 @@ import math
 import secrets
 
 import numpy as np
+import scipy  # imports its own packages when they are used
 import torch
 from numpy.typing import NDArray
-from scipy.special import ndtri
 from torch import Tensor
 
 _SUMMANDS = 4
@@ -31,7 +31,7 @@ def gaussian(like: Tensor, deviation: float) -> Tensor:
     """
     if not deviation:
         return torch.zeros_like(like)
-    total = sum(ndtri(_uniform(like.numel())) for _ in range(_SUMMANDS))
+    total = sum(scipy.special.ndtri(_uniform(like.numel())) for _ in range(_SUMMANDS))
     noise = torch.from_numpy(total * (deviation / math.sqrt(_SUMMANDS)))
     return noise.to(like.device, like.dtype).view(like.shape)
 

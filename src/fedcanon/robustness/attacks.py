@@ -72,7 +72,7 @@ def _pushed(honest: Tensor, own: Tensor, length: Tensor, rng: np.random.Generato
 
 
 def flipped(labels: Tensor, classes: int) -> Tensor:
-    """Return the labels y as classes − 1 − y: what label_flip makes of the data of bad clients."""
+    """Turn the labels y of the data of bad clients into classes − 1 − y."""
     return classes - 1 - labels
 
 

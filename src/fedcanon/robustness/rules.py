@@ -42,12 +42,12 @@ Rule = Callable[[Tensor, int], Combination]
 
 
 def mean(rows: Tensor, byzantine: int) -> Combination:
-    """Return the mean, which a single bad vector can move anywhere."""
+    """The mean, which a single bad vector can move anywhere."""
     return _seen_from(rows.mean(0), rows, byzantine)
 
 
 def filtered(rows: Tensor, byzantine: int) -> Combination:
-    """Return the mean without what is far away, which is the mean itself if nothing is.
+    """The mean without what is far away, which is the mean itself if nothing is.
 
         g = geometric median;  D_i = ‖v_i − g‖;  ρ = 2·(the (N − B)-th smallest D_i)
         e = g + mean of min(1, ρ/D_i)·(v_i − g) over all i with D_i ≤ 2ρ
@@ -67,18 +67,18 @@ def filtered(rows: Tensor, byzantine: int) -> Combination:
 
 
 def geometric_median(rows: Tensor, byzantine: int) -> Combination:
-    """Return the point with the smallest sum of distances to all vectors."""
+    """The point with the smallest sum of distances to all vectors."""
     return _seen_from(_geometric_median(rows), rows, byzantine)
 
 
 def trimmed_mean(rows: Tensor, byzantine: int) -> Combination:
-    """Return, for each coordinate, the mean without the B smallest and the B largest values."""
+    """In each coordinate, the mean without the B smallest and the B largest values."""
     kept = rows.sort(0).values[byzantine : len(rows) - byzantine]
     return _seen_from(kept.mean(0), rows, byzantine)
 
 
 def median(rows: Tensor, byzantine: int) -> Combination:
-    """Return the median of each coordinate."""
+    """The median of each coordinate."""
     return _seen_from(_median(rows), rows, byzantine)
 
 
@@ -95,12 +95,13 @@ def after_mixing(rule: Rule, rows: Tensor, byzantine: int) -> Combination:
     return _seen_from(found.vector, rows, byzantine)._replace(dropped=found.dropped)
 
 
-_ALONE: Mapping[str, Rule] = {
+RULES_ALONE: Mapping[str, Rule] = {
     "filter": filtered,
     "geometric-median": geometric_median,
     "trimmed-mean": trimmed_mean,
     "median": median,
 }
+"""The rules that can also be applied after mixing."""
 
 
 def without_absurd(rule: Rule, rows: Tensor, byzantine: int) -> Combination:
@@ -120,8 +121,8 @@ def without_absurd(rule: Rule, rows: Tensor, byzantine: int) -> Combination:
 
 
 _NAMED: Mapping[str, Rule] = {
-    **_ALONE,
-    **{f"nnm+{name}": partial(after_mixing, rule) for name, rule in _ALONE.items()},
+    **RULES_ALONE,
+    **{f"nnm+{name}": partial(after_mixing, rule) for name, rule in RULES_ALONE.items()},
 }
 RULES: Mapping[str, Rule] = {
     "mean": mean,

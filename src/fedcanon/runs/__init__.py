@@ -1,9 +1,5 @@
 """Runs: configuration, training rounds, measures, and the folders in which they are stored."""
 
-from fedcanon.runs.federation import Federation
-from fedcanon.runs.fit import fit
-from fedcanon.runs.measures import Record
-from fedcanon.runs.observers import Observer
-from fedcanon.runs.result import Result
+import lazy_loader
 
-__all__ = ["Federation", "Observer", "Record", "Result", "fit"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -123,7 +123,8 @@ class EngineSection(Section):
     which the hardware must support.
     """
 
-    name: Literal["auto", "serial", "processes", "ray", "flower", "deployed"] = "auto"
+    # Of a union the first error message is shown, which does not offer what is for deployments.
+    name: Literal["auto", "serial", "processes", "ray", "flower"] | Literal["deployed"] = "auto"
     workers: PositiveInt | None = None
     vectorised: bool | None = None
     state_memory: PositiveFloat = 1.0

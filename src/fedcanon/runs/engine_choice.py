@@ -27,6 +27,15 @@ WORTH_STACKING = 200_000
 WORKERS = "FEDCANON_WORKERS"
 """The environment variable for the number of processes if the configuration has none."""
 
+ENGINES = {
+    "auto": "serial or processes, by the size of the problem.",
+    "serial": "One client after the other, or together if they are small, in this process.",
+    "processes": "Processes on this machine, by default one for each core.",
+    "ray": "A Ray cluster.",
+    "flower": "Flower's simulation.",
+}
+"""Where clients run, by the name of the engine in a configuration."""
+
 OPTIONAL_ENGINES = {
     "ray": "fedcanon.engines.ray_actors:RayCluster",
     "flower": "fedcanon.deployment.flower.simulation:FlowerSimulation",

@@ -20,7 +20,7 @@ from fedcanon.objectives.flat import FlatModule
 from fedcanon.runs.build import build, resolved
 from fedcanon.runs.config import DEPLOYED, Config, changed, engine_settings, make_config
 from fedcanon.runs.federation import Federation
-from fedcanon.runs.fit import fit
+from fedcanon.runs.fitting import fit
 from fedcanon.runs.folder import RunFolder
 from fedcanon.runs.measures import Record
 from fedcanon.runs.model_file import load_model, save_model

@@ -21,7 +21,7 @@ from fedcanon.penalties import Penalty
 from fedcanon.runs.build import assemble, build_problem, check_names
 from fedcanon.runs.config import Config, changed
 from fedcanon.runs.federation import Federation
-from fedcanon.runs.fit import ALL_ROUNDS
+from fedcanon.runs.fitting import ALL_ROUNDS
 from fedcanon.runs.measures import measure, stationarity_step
 from fedcanon.runs.model_file import save_model
 from fedcanon.runs.named import make_dataset, make_penalty

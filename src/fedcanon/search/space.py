@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from itertools import product
 from typing import Any
 
@@ -16,14 +15,6 @@ SEED = "seed"
 
 # What lies between commas: quoted text, one level of brackets, or anything else.
 _PIECE = re.compile(r"""(?:"[^"]*"|'[^']*'|\[[^\]]*\]|\{[^}]*\}|[^,"'\[\{])+""")
-
-
-class Sampler(StrEnum):
-    """How the next combination is chosen: in order, at random, or by Optuna's TPE."""
-
-    grid = "grid"
-    random = "random"
-    tpe = "tpe"
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,9 @@ from fedcanon.runs.config import Config, load_config
 from fedcanon.runs.folder import RunFolder
 from fedcanon.runs.measures import measure
 from fedcanon.search.goal import Goal
+from fedcanon.search.sampler import Sampler
 from fedcanon.search.search_folder import SearchIdentity, open_search, write_table
-from fedcanon.search.space import SEED, Sampler, Space
+from fedcanon.search.space import SEED, Space
 from fedcanon.search.trials import RunOutcome, Trial, Trials, TrialStatus
 from fedcanon.search.workers import run_once, worker_processes
 

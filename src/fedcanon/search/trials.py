@@ -23,7 +23,8 @@ from optuna.trial import FrozenTrial, TrialState
 
 from fedcanon.errors import FedcanonError, first_line
 from fedcanon.search.goal import Goal
-from fedcanon.search.space import Choices, Range, Sampler, Space
+from fedcanon.search.sampler import Sampler
+from fedcanon.search.space import Choices, Range, Space
 
 RunOutcome = float | FedcanonError
 """The value that a run reached, or why it has none."""

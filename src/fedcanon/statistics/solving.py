@@ -16,7 +16,7 @@ from fedcanon.expansion import expansion_length
 from fedcanon.objectives import Problem
 from fedcanon.penalties import Penalty, Zero
 from fedcanon.runs.federation import Federation
-from fedcanon.runs.fit import fit
+from fedcanon.runs.fitting import fit
 from fedcanon.runs.measures import stationarity, stationarity_step
 from fedcanon.runs.named import make_algorithm
 from fedcanon.runs.steps import MAX_FLOATS, fill_in, find_facts
