@@ -80,6 +80,15 @@ def test_the_spy_sees_what_is_imported(tmp_path):
     assert "torch" in packages
 
 
+def test_the_default_run_imports_nothing_slow_but_what_it_works_with(tmp_path):
+    _, packages = started("run", "--set", "rounds=1", "--folder", str(tmp_path / "run"))
+    assert packages & HEAVY == {
+        *("numba", "numpy", "pydantic", "safetensors", "scipy", "torch"),
+        "PIL",  # for images of one's own, with the other datasets
+        *("pandas", "pyarrow"),  # for the table of measures, after the last round
+    }
+
+
 @pytest.mark.parametrize("arguments", [("--help",), ("--version",), ("list",), ("list", "models")])
 def test_nothing_slow_is_imported(arguments):
     out, packages = started(*arguments)

@@ -8,9 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from sklearn.datasets import load_digits
 
 from fedcanon import FedcanonError
 from fedcanon.data import DATASETS
+from fedcanon.data.dataset import held_out
 from fedcanon.data.sources import SOURCES, cifar10, cinic10, femnist, tiny_imagenet
 from tests.data.written import as_bytes, idx
 
@@ -34,6 +36,18 @@ def test_bundled_datasets(name, train, test, shape, classes):
     assert set(dataset.train.targets.tolist()) == set(range(classes))
     again = DATASETS[name]()
     assert torch.equal(dataset.train.inputs, again.train.inputs)
+
+
+def test_digits_are_those_of_scikit_learn():
+    images, labels = load_digits(return_X_y=True)
+    found = DATASETS["digits"]()
+    for mine, theirs in zip(
+        (found.train, found.test), held_out(images / 16, labels, strata=labels), strict=True
+    ):
+        assert mine.inputs.dtype == theirs.inputs.dtype
+        assert mine.targets.dtype == theirs.targets.dtype
+        assert torch.equal(mine.inputs, theirs.inputs)
+        assert torch.equal(mine.targets, theirs.targets)
 
 
 def libsvm(split):

@@ -16,7 +16,6 @@ from rich.table import Table
 
 from fedcanon.errors import FedcanonError, RunStoppedError
 from fedcanon.text import printable
-from fedcanon.version import __version__
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -54,6 +53,8 @@ def table_of(*texts: str, numbers: Sequence[str] = ()) -> Table:
 
 def _show_version(wanted: bool) -> None:
     if wanted:
+        from fedcanon.version import __version__
+
         console.print(f"fedcanon {__version__}")
         raise typer.Exit
 

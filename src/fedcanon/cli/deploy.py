@@ -44,7 +44,7 @@ def init(
 ) -> None:
     """Write a Flower app: configuration, data function, certificates, keys and commands."""
     from fedcanon.runs.config import changed, load_config
-    from fedcanon.runs.privacy import with_noise
+    from fedcanon.runs.private_settings import with_noise
 
     try:
         from fedcanon.deployment.app.project import STUDY, write_app

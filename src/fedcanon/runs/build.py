@@ -45,7 +45,8 @@ from fedcanon.runs.named import (
     make_model,
     make_penalty,
 )
-from fedcanon.runs.privacy import Parts, make_privacy, private_parts, with_noise
+from fedcanon.runs.privacy import Parts, private_parts
+from fedcanon.runs.private_settings import make_privacy, with_noise
 from fedcanon.runs.steps import open_steps, with_steps, without_auto
 from fedcanon.threads import one_thread
 

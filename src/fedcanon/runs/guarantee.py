@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fedcanon.privacy import ClientPrivacy, Privacy
 from fedcanon.runs.config import Config, RobustSection
-from fedcanon.runs.privacy import make_privacy
+from fedcanon.runs.private_settings import make_privacy
 
 NO_PRIVACY = (
     "No privacy: the server sees the update of every client in every round, and updates can reveal "

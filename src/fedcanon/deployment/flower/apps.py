@@ -55,7 +55,7 @@ from fedcanon.runs.folder import RunFolder
 from fedcanon.runs.measures import Record
 from fedcanon.runs.named import make_algorithm, make_compressor, make_dataset
 from fedcanon.runs.observers import Observer
-from fedcanon.runs.privacy import make_privacy
+from fedcanon.runs.private_settings import make_privacy
 from fedcanon.runs.steps import (
     AUTO,
     facts_from,

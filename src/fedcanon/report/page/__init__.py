@@ -1,6 +1,5 @@
 """Interactive pages about runs: a file that needs no network, or a page that follows a run."""
 
-from fedcanon.report.page.html import check_target, write_report
-from fedcanon.report.page.live import serving
+import lazy_loader
 
-__all__ = ["check_target", "serving", "write_report"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
