@@ -235,6 +235,7 @@ def test_penalties_by_name_and_with_parameters():
         return FederatedGLM(penalty=penalty, kappa=kappa).fit(X, y, groups=sites).coef_
 
     lasso = coefficients("l1", 2.0)
+    assert np.array_equal(coefficients("lasso", 2.0), lasso)
     assert np.array_equal(coefficients({"name": "l1"}, 2.0), lasso)
     assert np.array_equal(coefficients({"name": "l1", "kappa": 2.0}), lasso)
     for name in ("mcp", "scad"):
@@ -246,6 +247,7 @@ def test_penalties_by_name_and_with_parameters():
     theirs.fit(StandardScaler().fit_transform(X), y)
     ours = coefficients({"name": "elastic_net", "l1_ratio": 0.3}, 2.0)
     assert (ours * X.std(ddof=0)).to_numpy() == pytest.approx(theirs.coef_, abs=1e-5)
+    assert np.array_equal(coefficients({"name": "enet", "l1_ratio": 0.3}, 2.0), ours)
     net = FederatedGLM(penalty={"name": "elastic_net", "kappa1": 2.0, "kappa2": 0.0}).fit(X, y)
     assert net.coef_ == pytest.approx(lasso, abs=1e-7)
     assert net.kappa_ is None

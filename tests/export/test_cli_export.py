@@ -33,7 +33,7 @@ def test_a_trained_network_is_pruned(fedcanon, sparse_run, tmp_path):
     assert parameters(pruned) < 0.5 * parameters(trained)
     assert difference(trained, pruned, (64,)) < 1e-5
     code, out, _ = fedcanon(
-        "export", str(sparse_run), "--prune", "--to", str(tmp_path), "--format", "safetensors"
+        "export", str(sparse_run), "--prune", "--folder", str(tmp_path), "--format", "safetensors"
     )
     assert code == 0
     assert files(tmp_path) == {"model.safetensors"}
@@ -98,7 +98,7 @@ def test_logistic_regression_is_exported(fedcanon, tmp_path):
 
 def test_a_missing_library_leaves_a_note(fedcanon, sparse_run, tmp_path, monkeypatch):
     monkeypatch.setattr(formats, "find_spec", lambda name: None)
-    code, out, _ = fedcanon("export", str(sparse_run), "--to", str(tmp_path))
+    code, out, _ = fedcanon("export", str(sparse_run), "--folder", str(tmp_path))
     assert code == 0
     assert "model.onnx was not written: onnx is not installed" in " ".join(out.split())
     assert files(tmp_path) == {f"model.{suffix}" for suffix in ALL - {"onnx"}}
@@ -109,7 +109,7 @@ def test_a_missing_library_leaves_a_note(fedcanon, sparse_run, tmp_path, monkeyp
     [
         (("absent",), "there is no run 'absent'"),
         (("RUN", "--format", "pickle"), "pickle"),
-        (("RUN", "--to", "FILE", "--format", "pt"), "cannot write"),
+        (("RUN", "--folder", "FILE", "--format", "pt"), "cannot write"),
         ((), "RUN"),
     ],
 )

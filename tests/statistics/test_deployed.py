@@ -147,7 +147,7 @@ def test_a_study_that_cannot_be_deployed_is_refused(fedcanon, tmp_path):
     for more, words in [
         (("--clients", "3"), "name the columns in"),
         ((), "a study takes --clients"),
-        (("--clients", "3", "--set", "rounds=3"), "neither --config nor --set"),
+        (("--clients", "3", "--set", "rounds=3"), "neither a configuration nor --set"),
     ]:
         code, _, err = fedcanon(*init, *more)
         assert code == 2

@@ -7,7 +7,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -30,6 +30,10 @@ Settings = Annotated[
     list[str] | None,
     typer.Option("--set", help="Change a setting: algorithm.beta=0.05.", metavar="KEY=VALUE"),
 ]
+DataSettings = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="An option of the dataset.", metavar="data.KEY=VALUE"),
+]
 Trust = Annotated[
     bool,
     typer.Option("--trust", help="Import code that the run names, whoever made the run."),
@@ -49,6 +53,27 @@ def table_of(*texts: str, numbers: Sequence[str] = ()) -> Table:
     for name in numbers:
         table.add_column(plain(name), justify="right", no_wrap=True)
     return table
+
+
+def dataset_options(settings: Sequence[str]) -> dict[str, Any]:
+    """Return the options of a dataset that ``--set data.KEY=VALUE`` gives.
+
+    Raises:
+        FedcanonError: A setting is of another kind.
+    """
+    from fedcanon.runs.config import parse_value
+
+    options = {}
+    for setting in settings:
+        key, equals, text = setting.partition("=")
+        option = key.removeprefix("data.")
+        if not equals or option == key or option in ("", "name", "partition", "augment"):
+            raise FedcanonError(
+                f"--set takes an option of the dataset here, such as data.test=new.csv, not "
+                f"'{setting}'."
+            )
+        options[option] = parse_value(text)
+    return options
 
 
 def _show_version(wanted: bool) -> None:

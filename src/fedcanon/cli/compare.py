@@ -20,16 +20,15 @@ if TYPE_CHECKING:
 
 @app.command()
 def compare(
-    algorithms: Annotated[
+    what: Annotated[
         list[str],
         typer.Argument(
-            help="Names, with their own settings if need be: fedmid:server_prox=none.",
+            help="A TOML file, if it is not the default run; then algorithms, with their own "
+            "settings if need be: fedmid:server_prox=none.",
+            metavar="[CONFIG.toml] ALGORITHM...",
             show_default=False,
         ),
     ],
-    config: Annotated[
-        Path | None, typer.Option(help="TOML file; the default run without one.")
-    ] = None,
     set_: Settings = None,
     plot: Annotated[Path | None, typer.Option(help="Write a picture of all runs.")] = None,
     against: Annotated[
@@ -45,6 +44,9 @@ def compare(
     from fedcanon.runs.plots import check_writable, plot_histories, save
     from fedcanon.runs.training import fit_as
 
+    config, algorithms = (Path(what[0]), what[1:]) if what[0].endswith(".toml") else (None, what)
+    if not algorithms:
+        raise FedcanonError("say what to compare, such as fedcanon+ fedavg.")
     runs = variants(load_config(config, set_ or []), algorithms)
     if plot:
         check_writable(plot)

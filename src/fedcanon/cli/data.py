@@ -8,17 +8,13 @@ from typing import Annotated
 
 import typer
 
-from fedcanon.cli.app import app, console, plain
-from fedcanon.errors import FedcanonError
+from fedcanon.cli.app import DataSettings, app, console, dataset_options, plain
 
 
 @app.command()
 def data(
     name: Annotated[str, typer.Argument(help="A dataset.", show_default=False)],
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="An option of the dataset.", metavar="KEY=VALUE"),
-    ] = None,
+    set_: DataSettings = None,
     partition: Annotated[str, typer.Option(help="How it is split.")] = "dirichlet:0.2",
     clients: Annotated[int, typer.Option(min=1, help="Number of clients.")] = 10,
     seed: Annotated[int, typer.Option(min=0, help="Seed, as in a configuration.")] = 0,
@@ -29,15 +25,10 @@ def data(
     from fedcanon.data.partition.skew import label_counts, label_skew, size_skew
     from fedcanon.randomness import Purpose, generator
     from fedcanon.report.partition import client_table, plot_partition
-    from fedcanon.runs.config import load_config
     from fedcanon.runs.named import make_dataset
     from fedcanon.runs.plots import check_writable, save
 
-    options = [f"data.{setting}" for setting in set_ or []]
-    for option in options:
-        if option.startswith(("data.name=", "data.partition=", "data.augment=")):
-            raise FedcanonError(f"{option} is no option of a dataset: use NAME or --partition.")
-    source = load_config(settings=[f"data.name={name}", *options]).data.source
+    source = {"name": name, **dataset_options(set_ or [])}
     rule = make_partition(partition)
     if plot:
         check_writable(plot)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import tomli_w
 import typer
 
-from fedcanon.cli.app import Settings, app, console, plain, table_of
+from fedcanon.cli.app import ConfigFile, Settings, app, console, plain, table_of
 from fedcanon.errors import FedcanonError
 
 if TYPE_CHECKING:
@@ -26,9 +26,7 @@ Client = Annotated[int, typer.Argument(min=0, help="The client's number.")]
 @deploy.command()
 def init(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder.")],
-    config: Annotated[
-        Path | None, typer.Option(help="TOML file; the default run without one.")
-    ] = None,
+    config: ConfigFile = None,
     set_: Settings = None,
     study: Annotated[
         Path | None, typer.Option(help="TOML file of a study over tables, instead of a training.")
@@ -54,7 +52,7 @@ def init(
     hosts = host or ["127.0.0.1", "localhost"]
     if study is not None:
         if config is not None or set_ or clients is None:
-            raise FedcanonError("a study takes --clients, and neither --config nor --set.")
+            raise FedcanonError("a study takes --clients, and neither a configuration nor --set.")
         write_app(folder, _study(study), clients, hosts, port, STUDY)
         advice = "Every site names its table and its guards in its site.toml."
     else:

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from math import ceil
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 
-from fedcanon.cli.app import Trust, app, console, plain, table_of
+from fedcanon.cli.app import (
+    DataSettings,
+    Trust,
+    app,
+    console,
+    dataset_options,
+    plain,
+    table_of,
+)
 from fedcanon.errors import FedcanonError
 
 if TYPE_CHECKING:
@@ -28,10 +36,7 @@ def evaluate(
     data: Annotated[
         str | None, typer.Option(metavar="NAME", help="Another dataset than the run's own.")
     ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="An option of the dataset.", metavar="data.KEY=VALUE"),
-    ] = None,
+    set_: DataSettings = None,
     trust: Trust = False,
 ) -> None:
     """Measure the model of a finished run on test data, overall and for each class."""
@@ -39,7 +44,7 @@ def evaluate(
     from fedcanon.export.trained import trained
     from fedcanon.runs.named import make_dataset, make_loss
 
-    options = dict(map(_option, set_ or []))
+    options = dataset_options(set_ or [])
     network = trained(name, trust=trust)
     source = network.run.config.data.source if data is None else {"name": data}
     with console.status("loading data …"):
@@ -54,19 +59,6 @@ def evaluate(
         f"test samples\nloss {found.loss:.4f} · accuracy {found.accuracy:.4f}\n",
     )
     console.print(_by_class(found))
-
-
-def _option(setting: str) -> tuple[str, Any]:
-    from fedcanon.runs.config import parse_value
-
-    key, equals, text = setting.partition("=")
-    option = key.removeprefix("data.")
-    if not equals or option == key or option in ("", "name", "partition", "augment"):
-        raise FedcanonError(
-            f"--set takes an option of the dataset here, such as data.test=new.csv, not "
-            f"'{setting}'; --data names another dataset."
-        )
-    return option, parse_value(text)
 
 
 def _require_fit(network: Trained, dataset: Dataset) -> None:

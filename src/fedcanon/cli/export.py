@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 @app.command()
 def export(
     name: Annotated[str, typer.Argument(metavar="RUN", help="A run's folder or name.")],
-    to: Annotated[
+    folder: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="Where files go; RUN/export or RUN/pruned by default."),
+        typer.Option(help="Where files go; RUN/export or RUN/pruned by default."),
     ] = None,
     formats: Annotated[
         list[Format] | None,
@@ -46,7 +46,7 @@ def export(
     module, dense = network.module, dense_size(network.module)
     if prune_:
         module = _pruned(network)
-    folder = to or network.run.path / ("pruned" if prune_ else "export")
+    folder = folder or network.run.path / ("pruned" if prune_ else "export")
     table = table_of("file", numbers=("size", "of dense"))
     failed = []
     for kind in formats or Format:

@@ -83,7 +83,7 @@ def glm(
     study: Annotated[
         Path | None, typer.Option(help="A TOML file with these settings; options change it.")
     ] = None,
-    report: Annotated[Path, typer.Option(help="The report.")] = Path("report.html"),
+    report: Annotated[Path, typer.Option("--report", "-o", help="The page.")] = Path("report.html"),
     table: Annotated[Path | None, typer.Option(help="The coefficients as CSV.")] = None,
 ) -> None:
     """Fit a sparse model over the tables of sites, of which only sums are used."""

@@ -26,6 +26,7 @@ from .per_layer import PerLayer as PerLayer
 from .per_layer import on_weights as on_weights
 from .radial import L2 as L2
 from .registry import PENALTIES as PENALTIES
+from .registry import with_our_names as with_our_names
 from .separable import L1 as L1
 from .separable import ElasticNet as ElasticNet
 from .separable import Huber as Huber

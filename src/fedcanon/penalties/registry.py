@@ -1,5 +1,8 @@
 """Every penalty by its name in a configuration."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from fedcanon.penalties.base import Penalty
 from fedcanon.penalties.combine import Zero
 from fedcanon.penalties.constraints import (
@@ -48,3 +51,23 @@ PENALTIES: dict[str, type[Penalty]] = {
     "cardinality": Cardinality,
 }
 """The penalties by the name they have in a configuration."""
+
+COMMON_NAMES = {"lasso": "l1", "enet": "elastic_net", "tv": "total_variation"}
+"""What some penalties are called elsewhere, and here."""
+
+
+def with_our_names(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a ``[penalty]`` table in which penalties have their names of the registry.
+
+    Args:
+        table: The table; its layers or terms are tables too.
+    """
+
+    def renamed(key: str, value: Any) -> Any:
+        if key == "name":
+            return COMMON_NAMES.get(value, value) if isinstance(value, str) else value
+        if key in ("layers", "terms") and isinstance(value, list | tuple):
+            return [with_our_names(part) if isinstance(part, Mapping) else part for part in value]
+        return value
+
+    return {key: renamed(key, value) for key, value in table.items()}

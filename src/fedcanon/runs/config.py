@@ -7,11 +7,12 @@ MLP, FedCanon+ with MCP.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_args
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -21,14 +22,16 @@ from pydantic import (
     PositiveInt,
     ValidationError,
 )
-from pydantic.fields import FieldInfo
 
-from fedcanon.errors import FedcanonError, suggestion
+from fedcanon.errors import FedcanonError
 from fedcanon.files import explained
 from fedcanon.objectives.augment import Name as Augmentation
+from fedcanon.penalties import with_our_names
 from fedcanon.privacy.accounting import Accountant
+from fedcanon.runs.mistakes import explain
 
 Table = dict[str, Any]
+PenaltyTable = Annotated[Table, AfterValidator(with_our_names)]
 S = TypeVar("S", bound=BaseModel)
 
 DEPLOYED = "deployed"
@@ -209,7 +212,7 @@ class Config(Section):
     clients: ClientsSection = ClientsSection()
     model: ModelSection = ModelSection()
     loss: Table = Field(default_factory=lambda: dict(DEFAULT_LOSS))
-    penalty: Table = Field(default_factory=lambda: dict(DEFAULT_PENALTY))
+    penalty: PenaltyTable = Field(default_factory=lambda: dict(DEFAULT_PENALTY))
     algorithm: Table = Field(default_factory=lambda: dict(DEFAULT_ALGORITHM))
     compression: Table = Field(default_factory=lambda: {"name": "none"})
     privacy: PrivacySection | None = None
@@ -280,7 +283,7 @@ def read_toml(path: Path) -> Table:
     """
     try:
         with explained(f"cannot read {path}"):
-            return _parsed(path.read_text(encoding="utf-8"))
+            return _parsed(path.read_text(encoding="utf-8-sig"))  # some editors write a mark
     except (ValueError, RecursionError) as error:
         raise FedcanonError(f"{path} is not valid TOML: {error}.") from None
 
@@ -350,7 +353,7 @@ def validated(kind: type[S], table: Table) -> S:
     try:
         return kind.model_validate(table)
     except ValidationError as error:
-        raise FedcanonError(_explain(error, kind)) from None
+        raise FedcanonError(explain(error, kind)) from None
 
 
 def _apply(table: Table, setting: str) -> None:
@@ -378,43 +381,3 @@ def _put(table: Table, key: str, value: Any) -> None:
         if not isinstance(table, dict):
             raise FedcanonError(f"{key} cannot be set: '{parent}' is a value, not a table.")
     table[last] = value
-
-
-def _explain(error: ValidationError, kind: type[BaseModel]) -> str:
-    """Return a text with one line for every mistake."""
-    lines, keys = {}, frozenset(_keys(kind))
-    for mistake in error.errors():
-        path = [str(part) for part in mistake["loc"]]
-        if mistake["type"] == "extra_forbidden":
-            section: type[BaseModel] = kind
-            for part in path[:-1]:
-                section = _section(section.model_fields[part]) or section
-            lines[".".join(path)] = unknown_key(".".join(path), section.model_fields)
-            continue
-        # For a union, pydantic reports every branch; the first message is about the main type.
-        key = ".".join(part for part in path if part.isidentifier() and part in keys)
-        if mistake["type"] == "missing":
-            lines[key] = f"{key} is missing."
-            continue
-        message = mistake["msg"][0].lower() + mistake["msg"][1:]
-        lines.setdefault(key, f"{key} = {mistake['input']!r}: {message}.")
-    return "\n".join(lines.values())
-
-
-def _keys(section: type[BaseModel]) -> Iterable[str]:
-    for name, field in section.model_fields.items():
-        yield name
-        if (inner := _section(field)) is not None:
-            yield from _keys(inner)
-
-
-def _section(field: FieldInfo) -> type[BaseModel] | None:
-    """Return the section that a key is; None if it is a value."""
-    kinds = (field.annotation, *get_args(field.annotation))
-    sections = (k for k in kinds if isinstance(k, type) and issubclass(k, BaseModel))
-    return next(sections, None)
-
-
-def unknown_key(key: str, valid: Iterable[str]) -> str:
-    """Return the message for a key that does not exist, with the most similar valid key."""
-    return f"unknown key '{key}': {suggestion(key.rpartition('.')[2], valid)}"

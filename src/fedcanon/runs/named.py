@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass
-from typing import Any, TypeVar, get_type_hints
+from types import NoneType
+from typing import Any, TypeVar, get_args, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
@@ -18,8 +19,9 @@ from fedcanon.layout import Layout
 from fedcanon.objectives.families import FAMILIES, Family
 from fedcanon.objectives.losses import LOSSES, Loss
 from fedcanon.objectives.models import MODELS, Imported, Model
-from fedcanon.penalties import PENALTIES, Penalty, PerLayer, Sum, on_weights
-from fedcanon.runs.config import Table, unknown_key
+from fedcanon.penalties import PENALTIES, Penalty, PerLayer, Sum, on_weights, with_our_names
+from fedcanon.runs.config import Table
+from fedcanon.runs.mistakes import unknown_key
 
 T = TypeVar("T")
 
@@ -56,6 +58,7 @@ def make_penalty(table: Table, layout: Layout) -> Penalty:
     By default it applies to weights only (see ``on_weights``); with ``on = "all"`` also to biases
     and normalisation parameters. ``layers`` is a list of penalties for layers by name pattern.
     """
+    table = with_our_names(table)
     if "layers" in table:
         if len(table) > 1:
             raise FedcanonError("a [penalty] table with layers has no other keys.")
@@ -120,7 +123,8 @@ def penalty_parameters(name: str) -> set[str]:
     Raises:
         FedcanonError: There is no such penalty.
     """
-    return set(inspect.signature(find(name, PENALTIES, "penalty")).parameters)
+    ours = with_our_names({"name": name})["name"]
+    return set(inspect.signature(find(ours, PENALTIES, "penalty")).parameters)
 
 
 def find(name: str, registry: Mapping[str, T], noun: str) -> T:
@@ -173,7 +177,7 @@ def _make(
         try:
             values[key] = adapter.validate_python(_tupled(value), strict=True)
         except ValidationError as error:
-            message = error.errors()[0]["msg"]
+            message = _step_words(key, hints[key]) or error.errors()[0]["msg"]
             raise FedcanonError(
                 f"{kind}.{key} = {value!r}: {message[0].lower()}{message[1:]}."
             ) from None
@@ -187,6 +191,17 @@ def _make(
             f"needed."
         )
     return made
+
+
+def _step_words(key: str, hint: Any) -> str:
+    """Return what a step size can be; nothing for another parameter."""
+    if Schedule not in get_args(hint):
+        return ""
+    words = {"alpha": ', "auto", "beta*K"', "beta": ', "auto"'}.get(key, "")
+    if NoneType not in get_args(hint):
+        words = words.removesuffix(', "beta*K"')
+    example = '{schedule = "cosine", start = 0.1, rounds = 100}'
+    return f"use a number{words} or a schedule, such as {example}"
 
 
 def _is_plain_class(entry: object) -> bool:

@@ -16,7 +16,7 @@ from torch import Tensor
 from fedcanon.errors import FedcanonError
 from fedcanon.objectives import Problem
 from fedcanon.objectives.multinomial import places_of_weights
-from fedcanon.penalties import PENALTIES, Penalty, Zero
+from fedcanon.penalties import PENALTIES, Penalty, Zero, with_our_names
 from fedcanon.runs.named import make_penalty, penalty_parameters
 from fedcanon.runs.steps import has_few_floats
 from fedcanon.search.kappas import kappa_at, null_model
@@ -141,7 +141,7 @@ class Study:
         ½ unless it is given. MCP, SCAD and their kin have, unless it is given, the form in which κ
         is the λ of ncvreg.
         """
-        given = dict(table)
+        given = with_our_names(table)
         name = str(given.get("name"))
         if not self.model.penalised or name == "zero":
             return Zero()
@@ -162,7 +162,8 @@ class Study:
         Raises:
             FedcanonError: There is no such penalty.
         """
-        name = str(table.get("name", "sum"))  # a sum or a table of layers has none of its own
+        # A sum or a table of layers has none of its own.
+        name = str(with_our_names(table).get("name", "sum"))
         if not self.model.penalised or name == "sum":
             return False
         own = {"kappa1", "kappa2"} & table.keys()

@@ -90,7 +90,7 @@ def read_site(folder: Path) -> Site:
     path = folder / FILE
     try:
         with explained(f"cannot read {path}"):
-            table = tomllib.loads(path.read_text(encoding="utf-8"))
+            table = tomllib.loads(path.read_text(encoding="utf-8-sig"))
         site = Site.model_validate(table, context={"folder": folder.absolute()})
     except ValidationError as error:
         mistakes = (_sentence(path, mistake) for mistake in error.errors(include_url=False))
