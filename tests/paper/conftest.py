@@ -5,7 +5,7 @@ import json
 import pytest
 
 from fedcanon.paper.items import ITEMS
-from fedcanon.paper.scale import Scale
+from fedcanon.paper.outcome import Scale
 from fedcanon.paper.trials import Trainer
 
 

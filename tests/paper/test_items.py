@@ -11,8 +11,8 @@ from fedcanon.paper import accuracy, costs, fig1, fig2, fig3, items, properties,
 from fedcanon.paper.items import ITEMS
 from fedcanon.paper.masks import MaskedL1, MaskedMCP, MaskedSCAD
 from fedcanon.paper.methods import TIMED, TIMED_BASELINES
+from fedcanon.paper.outcome import Scale
 from fedcanon.paper.quadratics import scattered_problem
-from fedcanon.paper.scale import Scale
 from fedcanon.penalties import L1, MCP, SCAD
 
 

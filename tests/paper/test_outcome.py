@@ -6,8 +6,7 @@ import math
 from markdown import Markdown
 from matplotlib.figure import Figure
 
-from fedcanon.paper.outcome import Claim, Outcome, Table, judged, latex, markdown, write
-from fedcanon.paper.scale import Scale
+from fedcanon.paper.outcome import Claim, Outcome, Scale, Table, judged, latex, markdown, write
 
 TABLE = Table("K & |S|", ("", "ℓ1 of 5 %", "a_b"), [("FedCanon", "1.0 ± 0.1", "✓")])
 CLAIM = Claim("h is slow", "it is not", False)

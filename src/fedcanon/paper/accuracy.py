@@ -17,8 +17,7 @@ from matplotlib.figure import Figure
 from fedcanon.paper.datasets import PUBLISHED
 from fedcanon.paper.methods import as_published
 from fedcanon.paper.networks import SCAD, Lengths
-from fedcanon.paper.outcome import Claim, Outcome, Table, judged
-from fedcanon.paper.scale import Scale
+from fedcanon.paper.outcome import Claim, Outcome, Scale, Table, judged
 from fedcanon.paper.trials import SAME_ACCURACY, Trainer, portion
 from fedcanon.paper.tuning import Grid, Trained, Tuner, of_each
 from fedcanon.runs.config import Config

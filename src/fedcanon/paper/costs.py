@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from fedcanon.objectives import Problem
 from fedcanon.paper.methods import make_method, spent_per_round
-from fedcanon.paper.outcome import Claim, Outcome, Table
-from fedcanon.paper.scale import Scale
+from fedcanon.paper.outcome import Claim, Outcome, Scale, Table
 from fedcanon.paper.trials import Trainer
 from fedcanon.randomness import Purpose, generator
 from fedcanon.runs.build import build_problem

@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from fedcanon.data.sources import load_files
 from fedcanon.data.sources.source import AbsentError
-from fedcanon.paper.outcome import Claim, Outcome, Table
-from fedcanon.paper.scale import Scale
+from fedcanon.paper.outcome import Claim, Outcome, Scale, Table
 from fedcanon.paper.trials import Trainer
 
 

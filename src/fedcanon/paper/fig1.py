@@ -14,8 +14,7 @@ from typing import NamedTuple
 from fedcanon.paper.curves import Panel, draw
 from fedcanon.paper.methods import as_published
 from fedcanon.paper.networks import Lengths
-from fedcanon.paper.outcome import Claim, Outcome, Table, judged
-from fedcanon.paper.scale import Scale
+from fedcanon.paper.outcome import Claim, Outcome, Scale, Table, judged
 from fedcanon.paper.trials import Trainer
 from fedcanon.runs import Record
 from fedcanon.runs.named import make_dataset

@@ -13,8 +13,7 @@ from typing import Any
 
 from fedcanon.paper.curves import Panel, draw
 from fedcanon.paper.networks import FashionLengths
-from fedcanon.paper.outcome import Claim, Outcome, Table, judged
-from fedcanon.paper.scale import Scale
+from fedcanon.paper.outcome import Claim, Outcome, Scale, Table, judged
 from fedcanon.paper.trials import SAME_ACCURACY, Trainer, portion
 from fedcanon.paper.tuning import Results, Trained, Tuner, of_each
 from fedcanon.runs.named import make_dataset

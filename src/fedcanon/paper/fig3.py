@@ -14,8 +14,7 @@ from fedcanon.data import Dataset
 from fedcanon.paper.curves import Panel, draw
 from fedcanon.paper.methods import TIMED, TIMED_BASELINES
 from fedcanon.paper.networks import SCAD, FashionLengths
-from fedcanon.paper.outcome import Claim, Outcome, Table, judged
-from fedcanon.paper.scale import Scale
+from fedcanon.paper.outcome import Claim, Outcome, Scale, Table, judged
 from fedcanon.paper.trials import SAME_ACCURACY, Trainer, portion
 from fedcanon.paper.tuning import Results, Trained, Tuner, of_each
 from fedcanon.paper.turns import SAME_TIME, median_seconds, over_fedcanon

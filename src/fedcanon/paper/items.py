@@ -16,8 +16,7 @@ from fedcanon.paper import (
     seconds,
     theory,
 )
-from fedcanon.paper.outcome import Outcome
-from fedcanon.paper.scale import Scale
+from fedcanon.paper.outcome import Outcome, Scale
 from fedcanon.paper.trials import Trainer
 
 Item = Callable[[Scale, Trainer], Iterator[Outcome]]

@@ -15,7 +15,7 @@ import torch
 from matplotlib.figure import Figure
 
 from fedcanon.files import explained, write_whole
-from fedcanon.paper.scale import Scale
+from fedcanon.paper.scale import Scale as Scale
 from fedcanon.runs.plots import save
 from fedcanon.version import __version__
 

@@ -23,9 +23,8 @@ from fedcanon.errors import FedcanonError
 from fedcanon.layout import Layout
 from fedcanon.objectives import Objective, Problem, Quadratic
 from fedcanon.paper.methods import make_method, run_rounds, spent_per_round
-from fedcanon.paper.outcome import Claim, Outcome, Table, judged
+from fedcanon.paper.outcome import Claim, Outcome, Scale, Table, judged
 from fedcanon.paper.quadratics import minimiser, unlike_matrix
-from fedcanon.paper.scale import Scale
 from fedcanon.paper.trials import Trainer
 from fedcanon.penalties import L1, MCP, Penalty, Zero
 from fedcanon.randomness import Purpose, generator

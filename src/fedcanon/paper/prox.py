@@ -18,8 +18,7 @@ from fedcanon.objectives.flat import FlatModule
 from fedcanon.objectives.models import MODELS
 from fedcanon.paper.curves import Panel, draw
 from fedcanon.paper.masks import MaskedL1, MaskedMCP, MaskedSCAD
-from fedcanon.paper.outcome import Claim, Outcome, Table, judged
-from fedcanon.paper.scale import Scale
+from fedcanon.paper.outcome import Claim, Outcome, Scale, Table, judged
 from fedcanon.paper.trials import Trainer
 from fedcanon.paper.turns import Work, median_seconds
 from fedcanon.penalties import L1, MCP, SCAD, Penalty

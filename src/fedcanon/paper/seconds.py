@@ -15,8 +15,7 @@ from fedcanon.paper.curves import Panel, draw
 from fedcanon.paper.masks import MaskedSCAD
 from fedcanon.paper.methods import TIMED, TIMED_BASELINES, make_method
 from fedcanon.paper.networks import SCAD as SCAD_TABLE
-from fedcanon.paper.outcome import Claim, Outcome, Table, judged
-from fedcanon.paper.scale import Scale
+from fedcanon.paper.outcome import Claim, Outcome, Scale, Table, judged
 from fedcanon.paper.trials import Trainer, portion
 from fedcanon.paper.turns import SAME_TIME, Work, median_seconds, over_fedcanon
 from fedcanon.penalties import SCAD, on_weights

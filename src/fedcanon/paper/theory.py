@@ -19,7 +19,7 @@ from fedcanon.algorithms import State
 from fedcanon.objectives import Problem
 from fedcanon.paper.curves import Panel, draw
 from fedcanon.paper.methods import make_method, run_rounds
-from fedcanon.paper.outcome import Claim, Outcome, Table
+from fedcanon.paper.outcome import Claim, Outcome, Scale, Table
 from fedcanon.paper.quadratics import (
     convexity,
     least_value,
@@ -27,7 +27,6 @@ from fedcanon.paper.quadratics import (
     smoothness,
     variance,
 )
-from fedcanon.paper.scale import Scale
 from fedcanon.paper.trials import Trainer
 from fedcanon.penalties import L1, MCP, Penalty, Zero
 from fedcanon.runs import Federation
