@@ -54,12 +54,13 @@ def run(
     from fedcanon.runs.build import build
     from fedcanon.runs.config import changed, engine_settings, load_config
     from fedcanon.runs.folder import new_path
-    from fedcanon.runs.plots import check_writable
     from fedcanon.runs.training import train_in
     from fedcanon.trackers import check_trackers, tracking
 
     settings = changed(load_config(config, set_ or []), engine_settings(engine, workers))
-    if plot:
+    if plot:  # only then, because Matplotlib is slow to import
+        from fedcanon.runs.plots import check_writable
+
         check_writable(plot)
     check_trackers(track or [])
     with console.status("loading data and model …"):
@@ -90,11 +91,12 @@ def resume(
     """Continue an interrupted run; the result is the same, to the last bit, as without it."""
     from fedcanon.cli.progress import progress_bar
     from fedcanon.runs.folder import RunFolder
-    from fedcanon.runs.plots import check_writable
     from fedcanon.runs.training import resume as resume_run
     from fedcanon.trackers import check_trackers, tracking
 
-    if plot:
+    if plot:  # only then, because Matplotlib is slow to import
+        from fedcanon.runs.plots import check_writable
+
         check_writable(plot)
     check_trackers(track or [])
     run = RunFolder.find(name)
@@ -113,10 +115,11 @@ def resume(
 
 def _show(result: Result, config: Config, title: str, plot: Path | None) -> None:
     from fedcanon.cli.summary import summary
-    from fedcanon.runs.plots import plot_histories, save
 
     console.print(summary(list(result.records), result.stopped, config))
     console.print(f"run kept in {plain(result.folder)}", soft_wrap=True)
     if plot:
+        from fedcanon.runs.plots import plot_histories, save
+
         save(plot_histories({"": result.records}, title), plot)
         console.print(f"picture written to {plain(plot)}")

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from matplotlib.backend_bases import FigureCanvasBase
+from matplotlib.figure import Figure
 
 from fedcanon.errors import FedcanonError
 from fedcanon.files import explained, write_whole
 from fedcanon.runs.against import Against
 from fedcanon.runs.measures import Record
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 PANELS = {
     "objective": "objective f + h",
@@ -36,8 +36,6 @@ def plot_histories(
         title: The title of the figure.
         against: The quantity on the horizontal axis.
     """
-    from matplotlib.figure import Figure  # slow to import, and most runs have no picture
-
     tables = {label: [r.flat() for r in history] for label, history in histories.items()}
     shown = [n for n in PANELS if any(rows[-1].get(n) is not None for rows in tables.values())]
     legend_rows = -(-len(tables) // 4) if len(tables) > 1 else 0
@@ -82,8 +80,6 @@ def check_writable(path: str | Path) -> None:
     Raises:
         FedcanonError: The name does not end in a format of pictures, or there is no such folder.
     """
-    from matplotlib.backend_bases import FigureCanvasBase
-
     path = Path(path)
     endings = sorted(FigureCanvasBase.get_supported_filetypes())
     if path.suffix.removeprefix(".") not in endings:
