@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -206,6 +206,7 @@ class Federation:
     def state(self) -> State:
         """Return what a checkpoint must contain: everything that the next rounds depend on."""
         return {
+            "format": _FORMAT,
             "rounds_done": self.rounds_done,
             "server": self.server,
             "engine": self.engine.state(),
@@ -220,8 +221,14 @@ class Federation:
         """Restore a state that ``state`` returned, of a federation with the same settings.
 
         Raises:
+            FedcanonError: The state was written by a version that arranges it in another way.
             ValueError: The state is not of such a federation.
         """
+        if state.get("format") != _FORMAT:
+            raise FedcanonError(
+                "this checkpoint was written by another version of fedcanon: go on with that "
+                "version, or begin a new run."
+            )
         saved = _SAVED.validate_python(state)
         _require_like(saved.server, self.server)
         self.engine.load(saved.engine)
@@ -378,6 +385,10 @@ class Federation:
         return participants
 
 
+_FORMAT = 2
+"""How checkpoints are arranged; another arrangement gets another number."""
+
+
 @dataclass(frozen=True)
 class _Saved:
     """What a checkpoint contains; engine and guard check more of their own states."""
@@ -388,8 +399,8 @@ class _Saved:
     cost: Cost
     step_scale: Annotated[float, Field(gt=0, le=1)]
     guard: State
-    spending: State | None = None
-    drops: dict[int, Count] = field(default_factory=dict)
+    spending: State | None
+    drops: dict[int, Count]
 
 
 _SAVED = TypeAdapter(_Saved)
