@@ -27,6 +27,7 @@ from fedcanon.engines.tasks import (
     TrainingResult,
     WorkerSetup,
     evaluate,
+    group_height,
     train,
 )
 from fedcanon.engines.traffic import Traffic, copied
@@ -111,7 +112,6 @@ class LocalEngine(Engine):
         self._workers = self.make_workers(
             WorkerSetup(problem, self.rules, gathering, self._store, self.vectorised)
         )
-        self._samples = [client.samples for client in problem.clients]
 
     def available(self) -> Sequence[int]:
         return range(len(self.problem.clients))
@@ -160,7 +160,7 @@ class LocalEngine(Engine):
     ) -> tuple[Combined, Traffic, int]:
         """Run a round on the workers; return the combined uploads, the traffic and prox calls."""
         batch = math.inf if self.rules.batch_size is None else self.rules.batch_size
-        costs = [min(batch, self._samples[one.client]) for one in clients]
+        costs = [min(batch, self.problem.samples[one.client]) for one in clients]
         positions = self._tasks(costs, smallest=HEIGHT if self.vectorised else 0)
         tasks = [[clients[k] for k in some] for some in positions]
         uploads, traffic, prox_calls = Accumulator(self._combining.gathering), Traffic(), 0
@@ -186,7 +186,7 @@ class LocalEngine(Engine):
 
     def evaluate(self, z: Tensor, *, gradient: bool) -> Evaluation:
         request = EvaluationRequest(z, self.model_buffers, gradient)
-        tasks = self._tasks(self._samples)
+        tasks = self._tasks(self.problem.samples, smallest=group_height(self.problem))
         results = self._workers.map(evaluate, request, [None, *tasks])
         found = list(map(copied, _in_order(results)))
         losses = [loss for part in found for loss in part.losses]
