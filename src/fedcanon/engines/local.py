@@ -196,6 +196,9 @@ class LocalEngine(Engine):
         loss = self.problem.mean(losses)
         return Evaluation(loss, losses, total.total().get("gradient"), found[0].test)
 
+    def shortage(self, states: int) -> str | None:
+        return self._store.shortage(states)
+
     def close(self) -> None:
         self._workers.close()
 

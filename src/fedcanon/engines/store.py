@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import math
+import os
+import shutil
+import tempfile
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -73,8 +77,10 @@ class StateStore:
         self._batches = Batches(self._slot_size)
         self._limit, self._touched = limit, 0
         self._on_disk = clients * self._slot_size > limit
-        # In a round, participants have an old slot and a new one.
-        self._file = SparseFile(2 * clients * self._slot_size, on_disk=self._on_disk)
+        size = 2 * clients * self._slot_size  # in a round, participants have an old and a new slot
+        if self._on_disk:  # no system maps a file that is much larger than any disk
+            size = min(size, _free_bytes() // self._slot_size * self._slot_size)
+        self._file = SparseFile(size, on_disk=self._on_disk)
 
     @property
     def state_size(self) -> int:
@@ -101,6 +107,8 @@ class StateStore:
             return self._free.pop()
         slot = self._used
         try:
+            if (slot + 1) * self._slot_size > self._file.size:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             self._file.reserve(slot * self._slot_size, self._slot_size)
         except OSError as error:
             place, remedy = ("memory", "lower engine.state_memory, which leaves them on disk")
@@ -112,6 +120,18 @@ class StateStore:
             ) from None
         self._used += 1
         return slot
+
+    def shortage(self, states: int) -> str | None:
+        """Return a sentence if the disk has no room for so many states, and None if it has."""
+        needed, free = states * self._slot_size, _free_bytes()
+        if not self._on_disk or needed <= free:
+            return None
+        return (
+            f"the states of {states:,} clients take {needed / GIB:,.1f} GiB, "
+            f"{self._slot_size / MIB:,.1f} MiB each, but the disk for temporary files has only "
+            f"{free / GIB:,.1f} GiB: name a larger one in TMPDIR, or take fewer participants, a "
+            "smaller model, or a method whose clients keep nothing, such as fedavg."
+        )
 
     def commit(self, slots: Mapping[int, int]) -> None:
         """Assign reserved slots to clients; the clients' old slots become free."""
@@ -281,6 +301,11 @@ class RoundStates:
     def after(self, client: int) -> State:
         """Return the state of a client after the round."""
         return self.store.read(self.slots[client]) if client in self.slots else self.before(client)
+
+
+def _free_bytes() -> int:
+    """Return how much can be written to the folder for temporary files."""
+    return shutil.disk_usage(tempfile.gettempdir()).free
 
 
 def _layout(template: State) -> tuple[dict[str, _Entry], int]:

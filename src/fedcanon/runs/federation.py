@@ -140,6 +140,8 @@ class Federation:
         if self.rules.is_compressed:
             self._check_compression()
         self.engine = (engine or Local())(problem, self.rules)
+        if shortage := self.engine.shortage(participants or len(problem.clients)):
+            raise FedcanonError(f"not even one round fits: {shortage}")
 
     def _check_second_order(self, algorithm: SecondOrder) -> None:
         """Raise a ``FedcanonError`` if the model has no Hessian, or one that is too large."""
@@ -241,11 +243,16 @@ class Federation:
 
     def warnings(self, rounds: int) -> list[str]:
         """Return what a user should know before a run of so many rounds begins."""
-        records = self.rules.records
-        if records is None:
-            return []
-        noise = selection_is_noise(self.problem, self.penalty, records, rounds)
-        return [] if noise is None else [noise]
+        records, found = self.rules.records, list[str | None]()
+        if records is not None:
+            found.append(selection_is_noise(self.problem, self.penalty, records, rounds))
+        # In the last round, its participants have two states.
+        clients = len(self.problem.clients)
+        each = self.participants or clients
+        seen = clients * (1 - (1 - each / clients) ** rounds)  # so many are ever drawn, on average
+        if shortage := self.engine.shortage(round(seen) + each):
+            found.append(f"these rounds may not fit on the disk: {shortage}")
+        return [sentence for sentence in found if sentence is not None]
 
     def use_folder(self, folder: Path, *, begun: bool = False) -> None:
         """Keep what must survive this process in the folder of the run.
