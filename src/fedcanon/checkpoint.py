@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -101,13 +101,26 @@ class Checkpoints:
         remove_unfinished(self._folder)
 
     def load(self, device: torch.device) -> Tree | None:
-        """Return the newest state that is not damaged, or None if there is none."""
+        """Return the newest state that is not damaged, or None if there is none.
+
+        Raises:
+            FedcanonError: Only parts of states are damaged or missing, so that a copy of these few
+                files would help.
+        """
         files = {_name(path): path for path in self._folder.glob("part-*-*.safetensors")}
-        for path in self._newest_first():
-            parts = _part_names(path)
-            whole = _is_whole(path) and all(p in files and _is_whole(files[p]) for p in parts)
-            if whole:
+        is_whole, lacking = cache(_is_whole), ""
+        for path in filter(_is_whole, self._newest_first()):
+            names = _part_names(path)
+            bad = next((n for n in names if n not in files or not is_whole(files[n])), None)
+            if bad is None:
                 return read_tree(path, device, files)
+            where = files.get(bad, self._folder / f"part-{bad}")
+            lacking = lacking or f"{where} is {'damaged' if bad in files else 'missing'}"
+        if lacking:
+            raise FedcanonError(
+                f"{lacking}, and all checkpoints need parts that are damaged or missing: put back "
+                f"a copy of {self._folder}, or delete that folder to begin again."
+            )
         return None
 
     def _newest_first(self) -> list[Path]:

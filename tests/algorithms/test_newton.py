@@ -12,7 +12,7 @@ from sklearn.preprocessing import StandardScaler
 from fedcanon import FedcanonError, Federation, Logistic, Problem, fit
 from fedcanon.algorithms import Facts, Newton, StepRules
 from fedcanon.algorithms.quadratic_model import QuadraticModel
-from fedcanon.checkpoint import read_tree, write_tree
+from fedcanon.checkpoint import Checkpoints
 from fedcanon.data import partition
 from fedcanon.engines import Local
 from fedcanon.engines.work import CountedProx
@@ -252,8 +252,8 @@ def test_it_goes_on_from_a_checkpoint_in_the_middle_of_refused_steps(tmp_path):
     for _ in range(4):
         one.step()
     assert one.server["s"] < 1
-    write_tree(tmp_path / "state", one.state())
-    two.load(read_tree(tmp_path / "state", torch.device("cpu")))
+    Checkpoints(tmp_path).save(4, one.state())
+    two.load(Checkpoints(tmp_path).load(torch.device("cpu")))
     for _ in range(10):
         one.step()
         two.step()

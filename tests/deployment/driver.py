@@ -147,12 +147,15 @@ class Driver(Deployment):
         state = Checkpoints(self.run / "checkpoints").load(CPU)
         engine, server = state["engine"], state["server"]
         membership = engine["membership"]
-        vectors = []
+        vectors, kept = [], {}
+        for part in engine["clients"].values():
+            content = part.read()
+            kept |= zip(map(str, content["clients"].tolist()), content["states"]["v"], strict=True)
         for client in membership["members"]:
             if client not in membership["acks"]:
                 vectors.append(torch.zeros_like(server["e"]))
             elif self.keeper == "server":
-                vectors.append(engine["clients"][client].read()["v"])
+                vectors.append(kept[client])
             else:
                 vectors.append(self._kept(int(client), engine["run"], membership["acks"][client]))
         return float((server["e"] - torch.stack(vectors).mean(0)).norm())

@@ -61,7 +61,8 @@ def test_when_a_client_leaves_all_states_begin_anew(tmp_path):
 
 
 def states(deployed):
-    return [part.read() for part in deployed.federation.engine.states.parts().values()]
+    engine = deployed.federation.engine
+    return [engine.states.read(client) for client in engine.membership.members]
 
 
 def test_a_client_tells_nothing_of_its_data():

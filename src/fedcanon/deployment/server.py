@@ -16,7 +16,6 @@ from pathlib import Path
 from torch import Tensor
 
 from fedcanon.algorithms import Mixed, Recalling, State
-from fedcanon.checkpoint import Part
 from fedcanon.compression import decoded
 from fedcanon.deployment.collection import Collection, Vault
 from fedcanon.deployment.exchange import Exchange
@@ -384,7 +383,7 @@ class DeployedEngine(MeasuresWhileTraining):
             "buffers": self.buffers,
             "combining": self._combining.state(),
             "generation_start": self.states.start,
-            "clients": {str(c): part for c, part in self.states.parts().items()},
+            "clients": self.states.parts(),
         }
 
     def load(self, state: State) -> None:
@@ -396,7 +395,6 @@ class DeployedEngine(MeasuresWhileTraining):
         self._usual_loss.load(state["usual"]["losses"])
         self.buffers = state["buffers"]
         self._begin(state["generation_start"])
-        self._combining.load(state.get("combining", {}))
+        self._combining.load(state["combining"])
         if self.keeper == "server":
-            parts: dict[int, Part] = {int(c): part for c, part in state["clients"].items()}
-            self.states.load(parts, len(self.membership.members))
+            self.states.load(state["clients"], len(self.membership.members))

@@ -57,8 +57,9 @@ class ClientStates:
 
     def restrict(self, members: Collection[int]) -> None:
         """Discard the states of all others, and make room for all members."""
-        parts = {client: part for client, part in self.parts().items() if client in members}
-        self.load(parts, len(members))
+        store = self._new_store(len(members))
+        store.take_over(self._store, members)
+        self._store = store
 
     def mean(self, name: str, weights: Mapping[int, float]) -> Tensor:
         """Return Σ w_i s_i / Σ w_i, where s_i is the entry ``name`` in the state of client i."""
@@ -66,14 +67,14 @@ class ClientStates:
         weighted = (weight / total * self.read(c)[name] for c, weight in weights.items())
         return sum(weighted, start=torch.zeros(()))
 
-    def parts(self) -> dict[int, Part]:
+    def parts(self) -> dict[str, Part]:
         """Return the states of all clients that have one, as parts of a checkpoint."""
         return self._store.parts()
 
-    def load(self, parts: Mapping[int, Part], clients: int) -> None:
+    def load(self, parts: Mapping[str, Part], clients: int) -> None:
         """Replace all states by those in a checkpoint, with room for ``clients`` clients."""
         store = self._new_store(clients)
-        store.replace_all(parts)
+        store.load(parts)
         self._store = store
 
     def _new_store(self, clients: int) -> StateStore:

@@ -183,6 +183,10 @@ class Engine(ABC):
         """The normalisation statistics of the model, averaged over nodes if each has its own."""
         return self.buffers.mean(0) if self.buffers.ndim == 2 else self.buffers
 
+    def shortage(self, states: int) -> str | None:
+        """Return a sentence if there is no room for the states of so many clients."""
+        return None
+
     def use_folder(self, folder: Path) -> None:  # noqa: B027  # most engines write no files
         """Write status files, if the engine has any, into the folder of the run."""
 

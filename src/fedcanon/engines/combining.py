@@ -125,9 +125,9 @@ class Combining:
         return {"answered": sorted(self._answered), "believed": believed}
 
     def load(self, state: State) -> None:
-        """Restore a state that ``state`` returned; it is empty in checkpoints of old versions."""
-        self._answered = set(state.get("answered", ()))
-        self._believed = {int(c): vector for c, vector in state.get("believed", {}).items()}
+        """Restore a state that ``state`` returned."""
+        self._answered = set(state["answered"])
+        self._believed = {int(c): vector for c, vector in state["believed"].items()}
 
     def _attacked(self, t: int, parts: Sequence[Vectors], states: RoundStates) -> Sequence[Vectors]:
         """Return the uploads with those of bad clients altered."""

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from fedcanon.algorithms import Mixed, Recalling, State
-from fedcanon.checkpoint import Part
 from fedcanon.engines.aggregation import Accumulator
 from fedcanon.engines.base import Collected, Engine, Evaluation, Rules
 from fedcanon.engines.client import BUFFERS
@@ -28,6 +27,7 @@ from fedcanon.engines.tasks import (
     TrainingResult,
     WorkerSetup,
     evaluate,
+    group_height,
     train,
 )
 from fedcanon.engines.traffic import Traffic, copied
@@ -35,10 +35,7 @@ from fedcanon.engines.workers import Answer, InProcess, MakeWorkers
 from fedcanon.errors import FedcanonError
 from fedcanon.objectives import Problem
 from fedcanon.objectives.stacked import can_stack
-from fedcanon.units import GIB, MIB
-
-LARGE = MIB
-"""From so many bytes on, the state of every client has a file of its own in checkpoints."""
+from fedcanon.units import GIB
 
 
 @dataclass(frozen=True)
@@ -115,7 +112,6 @@ class LocalEngine(Engine):
         self._workers = self.make_workers(
             WorkerSetup(problem, self.rules, gathering, self._store, self.vectorised)
         )
-        self._samples = [client.samples for client in problem.clients]
 
     def available(self) -> Sequence[int]:
         return range(len(self.problem.clients))
@@ -164,7 +160,7 @@ class LocalEngine(Engine):
     ) -> tuple[Combined, Traffic, int]:
         """Run a round on the workers; return the combined uploads, the traffic and prox calls."""
         batch = math.inf if self.rules.batch_size is None else self.rules.batch_size
-        costs = [min(batch, self._samples[one.client]) for one in clients]
+        costs = [min(batch, self.problem.samples[one.client]) for one in clients]
         positions = self._tasks(costs, smallest=HEIGHT if self.vectorised else 0)
         tasks = [[clients[k] for k in some] for some in positions]
         uploads, traffic, prox_calls = Accumulator(self._combining.gathering), Traffic(), 0
@@ -190,7 +186,7 @@ class LocalEngine(Engine):
 
     def evaluate(self, z: Tensor, *, gradient: bool) -> Evaluation:
         request = EvaluationRequest(z, self.model_buffers, gradient)
-        tasks = self._tasks(self._samples)
+        tasks = self._tasks(self.problem.samples, smallest=group_height(self.problem))
         results = self._workers.map(evaluate, request, [None, *tasks])
         found = list(map(copied, _in_order(results)))
         losses = [loss for part in found for loss in part.losses]
@@ -200,31 +196,24 @@ class LocalEngine(Engine):
         loss = self.problem.mean(losses)
         return Evaluation(loss, losses, total.total().get("gradient"), found[0].test)
 
+    def shortage(self, states: int) -> str | None:
+        return self._store.shortage(states)
+
     def close(self) -> None:
         self._workers.close()
 
     @property
     def clients(self) -> dict[int, State]:
         """Copies of the states of all clients that have taken part, by client."""
-        return {client: copied(state) for client, state in self._states()}
+        return {c: copied(self._store.read(self._store.slots[c])) for c in self._store}
 
     @clients.setter
-    def clients(self, states: Mapping[int, State | Part]) -> None:
+    def clients(self, states: Mapping[int, State]) -> None:
         self._store.replace_all(states)
 
-    def _states(self) -> Iterator[tuple[int, State]]:
-        for client in self._store:
-            slot = self._store.slot(client)
-            assert slot is not None
-            yield client, self._store.read(slot)
-
     def state(self) -> State:
-        if self._store.state_size >= LARGE:
-            clients: State = {str(client): part for client, part in self._store.parts().items()}
-        else:
-            clients = {str(client): own for client, own in self._states()}
         return {
-            "clients": clients,
+            "clients": self._store.parts(),
             "buffers": self.buffers,
             "combining": self._combining.state(),
             "last_sent": self._last_sent,
@@ -234,12 +223,14 @@ class LocalEngine(Engine):
     def load(self, state: State) -> None:
         if "membership" in state:
             raise FedcanonError("this run was on Flower and can only go on there: --engine flower.")
-        clients = {int(client): own for client, own in state["clients"].items()}
         entries = state["buffers"].shape[-1]  # of the model, or of every node's own
-        if clients.keys() - set(self.available()) or entries != self.buffers.shape[-1]:
-            raise ValueError("it has other clients, or another model")
-        self.clients, self.buffers = clients, state["buffers"]
-        self._combining.load(state.get("combining", {}))
+        if entries != self.buffers.shape[-1]:
+            raise ValueError("it has another model")
+        self._store.load(state["clients"])
+        if not all(client in self.available() for client in self._store):
+            raise ValueError("it has other clients")
+        self.buffers = state["buffers"]
+        self._combining.load(state["combining"])
         self._last_sent = state["last_sent"]
         self._last_participants = frozenset(state["last_participants"])
 

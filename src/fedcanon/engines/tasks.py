@@ -32,10 +32,11 @@ from fedcanon.engines.stacked_work import (
     with_numbers,
 )
 from fedcanon.engines.store import States
-from fedcanon.engines.summation import Tree, Vectors
+from fedcanon.engines.summation import Tree, Vectors, height_of
 from fedcanon.engines.traffic import Traffic, own_rows
 from fedcanon.engines.work import ClientWork, CountedProx
 from fedcanon.objectives import ModuleClients, Problem
+from fedcanon.objectives.losses import is_plain_cross_entropy
 from fedcanon.objectives.stacked import StackedModule
 
 
@@ -204,6 +205,22 @@ class EvaluationResult:
     test: dict[str, float] = field(default_factory=dict)
 
 
+_SAMPLES_TOGETHER = 256
+"""Clients with fewer samples are measured in groups of about so many."""
+
+
+def group_height(problem: Problem) -> int:
+    """Return the height of the subtrees of clients whose losses are computed in one pass.
+
+    It depends on the data alone, so that the losses have the same bits for any number of workers.
+    """
+    own = problem.clients
+    if not (isinstance(own, ModuleClients) and is_plain_cross_entropy(own.loss)):
+        return 0
+    clients = _SAMPLES_TOGETHER * len(problem.clients) // sum(problem.samples)
+    return max(1, clients).bit_length() - 1
+
+
 def evaluate(
     setup: WorkerSetup, request: EvaluationRequest, clients: range | None
 ) -> EvaluationResult:
@@ -214,6 +231,17 @@ def evaluate(
         with explain_errors("the test of the model failed"):
             return EvaluationResult(test=problem.test(z))
     found, total = EvaluationResult(), Tree()
+    if together := group_height(problem):
+        assert isinstance(problem.clients, ModuleClients)
+        for first in range(clients.start, clients.stop, 1 << together):
+            group = range(first, min(first + (1 << together), clients.stop))
+            shares = [problem.weights[client] / problem.total_weight for client in group]
+            with explain_errors(f"the losses of clients from {first} on could not be computed"):
+                own = problem.clients.measured(z, group, shares if request.gradient else ())
+            found.losses += own[0]
+            total.push({"gradient": own[1]}, height_of(group))
+        found.gradient = total.total() if request.gradient else {}
+        return found
     for client in clients:
         with explain_errors(f"the loss of client {client} could not be computed"):
             objective = problem.clients[client]

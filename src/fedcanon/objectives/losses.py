@@ -20,6 +20,17 @@ def cross_entropy() -> Loss:
     return nn.CrossEntropyLoss()
 
 
+def is_plain_cross_entropy(loss: object) -> bool:
+    """Tell whether a loss is the mean cross-entropy without weights or smoothing."""
+    return (
+        type(loss) is nn.CrossEntropyLoss
+        and loss.weight is None
+        and loss.label_smoothing == 0
+        and loss.reduction == "mean"
+        and loss.ignore_index < 0
+    )
+
+
 def gaussian() -> Loss:
     """½(η − y)² of the first output η: numbers with normal errors."""
     return _of_scores(lambda scores, y: (scores - y).square() / 2)

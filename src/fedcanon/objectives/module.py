@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
-from dataclasses import InitVar, dataclass, field
+from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Self, overload
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedcanon.errors import FedcanonError
@@ -45,13 +46,13 @@ class ModuleClients(Sequence["ModuleObjective"]):
     loss: Loss
     inputs: Tensor
     targets: Tensor
-    sizes: InitVar[Sequence[int]]
+    sizes: Sequence[int]
     augment: Sequence[Augmentation] = ()
     bfloat16: bool = field(default=False, kw_only=True)
 
-    def __post_init__(self, sizes: Sequence[int]) -> None:
+    def __post_init__(self) -> None:
         self.perceptron = None if self.bfloat16 else perceptron_of(self.flat.module, self.loss)
-        self.offsets = list(accumulate(sizes, initial=0))
+        self.offsets = list(accumulate(self.sizes, initial=0))
 
     def to(self, device: torch.device) -> ModuleClients:
         """The same clients with their data and their network on another device."""
@@ -81,6 +82,38 @@ class ModuleClients(Sequence["ModuleObjective"]):
             bfloat16=self.bfloat16,
             perceptron=self.perceptron,
         )
+
+    def measured(
+        self, x: Tensor, clients: range, weights: Sequence[float] = ()
+    ) -> tuple[list[float], Tensor]:
+        """f_i(x) of neighbouring clients, with one pass of the network over all their samples.
+
+        The loss must be plain cross-entropy.
+
+        Args:
+            x: The parameters.
+            clients: The clients.
+            weights: A number w_i for each client, if Σ w_i ∇f_i(x) is needed too.
+
+        Returns:
+            The f_i(x), and that sum, a new tensor.
+        """
+        own = slice(self.offsets[clients.start], self.offsets[clients.stop])
+        lengths = torch.tensor(self.sizes[clients.start : clients.stop])
+        shares = (torch.tensor(weights or [0.0] * len(clients)) / lengths).to(x)
+        shares = shares.repeat_interleave(lengths.to(x.device))
+        together = ModuleObjective(self.flat, self.loss, self.inputs[own], self.targets[own])
+        self.flat.grad.zero_()
+        found = list[Tensor]()
+        with torch.set_grad_enabled(bool(weights)):
+            for outputs, targets, _ in together._evaluated(x):
+                losses = functional.cross_entropy(outputs, targets, reduction="none")
+                own_shares, shares = shares[: len(losses)], shares[len(losses) :]
+                if weights:
+                    (losses @ own_shares).backward()  # type: ignore[no-untyped-call]
+                found.append(losses.detach().cpu())
+        means = torch.segment_reduce(torch.cat(found), "mean", lengths=lengths)
+        return means.tolist(), self.flat.grad.clone()
 
 
 class ModuleObjective(Objective):

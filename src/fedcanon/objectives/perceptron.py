@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from fedcanon.objectives.clipping import clip_factors
+from fedcanon.objectives.losses import is_plain_cross_entropy
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,7 @@ def _affine(weight: Tensor, bias: Tensor | None, h: Tensor) -> Tensor:
 
 def perceptron_of(module: nn.Module, loss: object) -> Perceptron | None:
     """The module under this loss as a perceptron; None if it is something else."""
-    if not (type(module) is nn.Sequential and _is_plain_cross_entropy(loss)):
+    if not (type(module) is nn.Sequential and is_plain_cross_entropy(loss)):
         return None
     modules = list(module.modules())
     if any(m._forward_hooks or m._forward_pre_hooks or m._backward_hooks for m in modules):
@@ -139,14 +140,3 @@ def perceptron_of(module: nn.Module, loss: object) -> Perceptron | None:
     parameters = sum(1 + bias for bias in has_bias)
     tied = parameters != len(list(module.parameters()))
     return None if tied or not has_bias or relu[-1] else Perceptron(tuple(has_bias), tuple(relu))
-
-
-def _is_plain_cross_entropy(loss: object) -> bool:
-    """Whether it is the mean cross-entropy without weights or smoothing."""
-    return (
-        type(loss) is nn.CrossEntropyLoss
-        and loss.weight is None
-        and loss.label_smoothing == 0
-        and loss.reduction == "mean"
-        and loss.ignore_index < 0
-    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -117,6 +118,13 @@ class Problem:
     def buffers(self) -> Tensor:
         """The model's live normalisation statistics (shared by all clients of one process)."""
         return self.clients[0].buffers
+
+    @cached_property
+    def samples(self) -> Sequence[int]:
+        """How many samples each client has."""
+        if isinstance(self.clients, ModuleClients):  # of which each one would have to be made
+            return self.clients.sizes
+        return [client.samples for client in self.clients]
 
     def losses(self, x: Tensor) -> list[float]:
         """f_i(x) of every client."""

@@ -141,7 +141,7 @@ def require_bfloat16(device: torch.device) -> None:
 def _batch(config: Config, problem: Problem) -> float:
     """Return the number of samples in a local step of the largest client."""
     size = math.inf if config.batch_size == "full" else config.batch_size
-    return min(size, max(client.samples for client in problem.clients))
+    return min(size, max(problem.samples))
 
 
 def _default_worker_count() -> int:

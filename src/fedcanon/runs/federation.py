@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -134,6 +134,8 @@ class Federation:
         if self.rules.is_compressed:
             check_compression(algorithm, problem.start, self.server)
         self.engine = (engine or Local())(problem, self.rules)
+        if shortage := self.engine.shortage(participants or len(problem.clients)):
+            raise FedcanonError(f"not even one round fits: {shortage}")
 
     def _init_server(self, z: Tensor) -> None:
         prox = CountedProx(self.penalty)
@@ -160,6 +162,7 @@ class Federation:
     def state(self) -> State:
         """Return what a checkpoint must contain: everything that the next rounds depend on."""
         return {
+            "format": _FORMAT,
             "rounds_done": self.rounds_done,
             "server": self.server,
             "engine": self.engine.state(),
@@ -174,8 +177,14 @@ class Federation:
         """Restore a state that ``state`` returned, of a federation with the same settings.
 
         Raises:
+            FedcanonError: The state was written by a version that arranges it in another way.
             ValueError: The state is not of such a federation.
         """
+        if state.get("format") != _FORMAT:
+            raise FedcanonError(
+                "this checkpoint was written by another version of fedcanon: go on with that "
+                "version, or begin a new run."
+            )
         saved = _SAVED.validate_python(state)
         _require_like(saved.server, self.server)
         self.engine.load(saved.engine)
@@ -188,11 +197,16 @@ class Federation:
 
     def warnings(self, rounds: int) -> list[str]:
         """Return what a user should know before a run of so many rounds begins."""
-        records = self.rules.records
-        if records is None:
-            return []
-        noise = selection_is_noise(self.problem, self.penalty, records, rounds)
-        return [] if noise is None else [noise]
+        records, found = self.rules.records, list[str | None]()
+        if records is not None:
+            found.append(selection_is_noise(self.problem, self.penalty, records, rounds))
+        # In the last round, its participants have two states.
+        clients = len(self.problem.clients)
+        each = self.participants or clients
+        seen = clients * (1 - (1 - each / clients) ** rounds)  # so many are ever drawn, on average
+        if shortage := self.engine.shortage(round(seen) + each):
+            found.append(f"these rounds may not fit on the disk: {shortage}")
+        return [sentence for sentence in found if sentence is not None]
 
     def use_folder(self, folder: Path, *, begun: bool = False) -> None:
         """Keep what must survive this process in the folder of the run.
@@ -332,6 +346,10 @@ class Federation:
         return participants
 
 
+_FORMAT = 2
+"""How checkpoints are arranged; another arrangement gets another number."""
+
+
 @dataclass(frozen=True)
 class _Saved:
     """What a checkpoint contains; engine and guard check more of their own states."""
@@ -342,8 +360,8 @@ class _Saved:
     cost: Cost
     step_scale: Annotated[float, Field(gt=0, le=1)]
     guard: State
-    spending: State | None = None
-    drops: dict[int, Count] = field(default_factory=dict)
+    spending: State | None
+    drops: dict[int, Count]
 
 
 _SAVED = TypeAdapter(_Saved)

@@ -252,7 +252,8 @@ class RunFolder:
 
     def write_data(self, data: DataSummary) -> None:
         """Write the summary of the dataset to data.json."""
-        self._write("data.json", json.dumps(asdict(data)))
+        # asdict would copy the counts of a million clients one by one.
+        self._write("data.json", json.dumps(vars(data)))
 
     @property
     def status(self) -> str:

@@ -106,8 +106,7 @@ def frame(records: Sequence[Record]) -> pd.DataFrame:
 
 def is_small(problem: Problem) -> bool:
     """Tell whether the full gradient is cheap enough to be measured by default."""
-    samples = sum(client.samples for client in problem.clients)
-    return samples * len(problem.start) <= SMALL
+    return sum(problem.samples) * len(problem.start) <= SMALL
 
 
 def public_measures(problem: Problem, z: Tensor) -> Evaluation:

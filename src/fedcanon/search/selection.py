@@ -107,6 +107,5 @@ def bic(problem: Problem, z: Tensor) -> float:
         z: The model as a flat vector, of which biases count as well.
     """
     losses = problem.losses(z)
-    samples = [client.samples for client in problem.clients]
-    total = sum(count * loss for count, loss in zip(samples, losses, strict=True))
-    return 2 * total + int(z.count_nonzero()) * math.log(sum(samples))
+    total = sum(count * loss for count, loss in zip(problem.samples, losses, strict=True))
+    return 2 * total + int(z.count_nonzero()) * math.log(sum(problem.samples))

@@ -59,7 +59,10 @@ class Partition(ABC):
                 f"with at least {MINIMUM} each."
             )
         by_user = None if users is None else users.numpy()
-        return [torch.from_numpy(part) for part in self.deal(labels.numpy(), by_user, clients, rng)]
+        dealt = self.deal(labels.numpy(), by_user, clients, rng)
+        # Views of one tensor are made several times as fast as a million tensors.
+        together = torch.from_numpy(np.concatenate(dealt))
+        return list(torch.split(together, list(map(len, dealt))))
 
     def distort(self, train: Split, parts: list[Tensor], rng: Generator) -> Split:
         """The training data as the clients see them: unchanged, unless features are skewed.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -19,8 +20,8 @@ def label_counts(labels: Tensor, parts: Sequence[Tensor], classes: int) -> Count
         parts: The indices of each client's samples.
         classes: How many classes there are.
     """
-    owners = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
-    held = labels.numpy()[np.concatenate([part.numpy() for part in parts])]
+    owners = np.repeat(np.arange(len(parts)), list(map(len, parts)))
+    held = labels[torch.cat(list(parts))].numpy()
     cells = np.bincount(owners * classes + held, minlength=len(parts) * classes)
     return cells.reshape(len(parts), classes)
 
