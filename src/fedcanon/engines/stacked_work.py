@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedcanon.algorithms import State
 from fedcanon.compression import Encoded
-from fedcanon.engines.work import ClientWork, also_moved
+from fedcanon.engines.work import ClientWork, move_, pulled
 from fedcanon.objectives.perceptron import Batch
 from fedcanon.objectives.stacked import StackedModule
 
@@ -70,8 +70,9 @@ class StackedWork:
         """Local steps of all clients, each from its row of ``start``."""
         x = self._objective.vector.copy_(start)
         for batch in self._batches(steps):
-            with also_moved(x, step, shift, pull):
-                self._objective.descend_(batch, step)
+            back = pulled(x, pull)
+            self._objective.descend_(batch, step)
+            move_(x, step, shift, back)
             if prox:
                 for client, row in zip(self._clients, x, strict=True):
                     client.prox.apply_(row, prox)

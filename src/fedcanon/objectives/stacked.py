@@ -21,19 +21,19 @@ class StackedModule:
 
     def __init__(self, clients: ModuleClients, members: Sequence[int]) -> None:
         assert clients.perceptron is not None
-        self._perceptron = clients.perceptron
         self._inputs, self._targets = clients.inputs.flatten(1), clients.targets
         vector, first = clients.flat.vector, [clients.offsets[client] for client in members]
         self._first = torch.tensor(first, device=vector.device)[:, None]
         self.vector = vector.new_empty(len(members), len(vector))
         self._gradient = torch.empty_like(self.vector)
-        self._pieces, self._gradients = (
+        pieces, self._gradients = (
             [
                 rows[:, slot.offset : slot.offset + slot.size].view(-1, *slot.shape)
                 for slot in clients.flat.layout
             ]
             for rows in (self.vector, self._gradient)
         )
+        self._network = clients.perceptron.at(pieces)
 
     def batches(self, samples: Tensor, shares: Tensor) -> Iterator[Batch]:
         """The mini-batches of several steps, each with one of every client.
@@ -55,13 +55,13 @@ class StackedModule:
         The caller may write to the result, which is valid until the next call.
         """
         self.vector.copy_(x)
-        found = self._perceptron.gradient(self._pieces, batch)
+        found = self._network.gradient(batch)
         torch._foreach_copy_(self._gradients, found)
         return self._gradient
 
     def descend_(self, batch: Batch, step: float) -> None:
         """Move every row of ``vector`` by −step times the gradient there."""
-        self._perceptron.descend_(self._pieces, batch, step)
+        self._network.descend_(batch, step)
 
 
 def can_stack(clients: object) -> bool:
