@@ -63,17 +63,17 @@ class Batches:
         """Indices of the next mini-batches; None stands for all samples."""
         if self._size == self._samples:
             return repeat(None, steps)
-        return self.take(steps).unbind()
+        return torch.from_numpy(self.take(steps)).unbind()
 
-    def take(self, steps: int) -> Tensor:
+    def take(self, steps: int) -> NDArray[np.int64]:
         """Indices of the next mini-batches, a row for each."""
         if self._size == self._samples:
-            return torch.arange(self._samples).expand(steps, -1)
+            return np.broadcast_to(np.arange(self._samples), (steps, self._samples))
         taken, missing = list[NDArray[np.int64]](), steps
         while missing:
             taken.append(self._next(missing))
             missing -= len(taken[-1])
-        return torch.from_numpy(np.concatenate(taken))
+        return np.concatenate(taken)
 
     def _next(self, most: int) -> NDArray[np.int64]:
         """Mini-batches of one pass as rows, at least one and at most so many."""
