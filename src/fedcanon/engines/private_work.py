@@ -54,7 +54,7 @@ class PrivateWork(ClientWork):
         total += gaussian(total, privacy.noise * privacy.clip)
         return total.div_(privacy.sampling * objective.samples)
 
-    def _descend_(self, x: Tensor, step: float) -> None:
+    def _descend_(self, x: Tensor, batch: Tensor | None, step: float) -> None:
         x.sub_(self.gradient(x), alpha=step)
 
     def full_gradient(self, x: Tensor) -> NoReturn:

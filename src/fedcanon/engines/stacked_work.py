@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from fedcanon.algorithms import State
 from fedcanon.compression import Encoded
-from fedcanon.engines.work import ClientWork, also_moved
-from fedcanon.objectives.perceptron import Batch
+from fedcanon.engines.work import ClientWork, move_, pulled
 from fedcanon.objectives.stacked import StackedModule
 
 T = TypeVar("T")
@@ -38,24 +38,19 @@ class StackedWork:
         self._objective, self._clients = objective, clients
 
     def gradient(self, x: Tensor) -> Tensor:
-        """g_i(x_i) on fresh mini-batches; valid until the next call."""
-        [batch] = self._batches(1)
-        return self._objective.gradient(x, batch)
+        """g_i(x_i) on fresh mini-batches."""
+        samples, sizes = self._batches(1)
+        return self._objective.gradient(x, samples[0], sizes)
 
-    def _batches(self, steps: int) -> Iterator[Batch]:
-        """Mini-batches of so many steps.
-
-        A client whose batches are smaller than others' is given samples of weight 0 beside them.
-        """
+    def _batches(self, steps: int) -> tuple[Tensor, Tensor]:
+        """The samples of mini-batches at [step, client], and how many of them are each client's."""
         own = [client.batches.take(steps) for client in self._clients]
-        size = max(batch.shape[1] for batch in own)
-        vector = self._objective.vector
-        samples = torch.zeros(steps, len(own), size, dtype=torch.int64, device=vector.device)
-        shares = vector.new_zeros(len(own), size)
+        sizes = [batch.shape[1] for batch in own]
+        samples = np.zeros((steps, len(own), max(sizes)), dtype=np.int64)
         for k, batch in enumerate(own):
-            samples[:, k, : batch.shape[1]] = batch
-            shares[k, : batch.shape[1]] = 1 / batch.shape[1]
-        return self._objective.batches(samples, shares)
+            samples[:, k, : sizes[k]] = batch
+        device = self._objective.vector.device
+        return torch.from_numpy(samples).to(device), torch.tensor(sizes, device=device)
 
     def descend(
         self,
@@ -69,9 +64,12 @@ class StackedWork:
     ) -> Tensor:
         """Local steps of all clients, each from its row of ``start``."""
         x = self._objective.vector.copy_(start)
-        for batch in self._batches(steps):
-            with also_moved(x, step, shift, pull):
-                self._objective.descend_(batch, step)
+        samples, sizes = self._batches(steps)
+        at_once = 1 if prox or pull is not None else steps
+        for some in samples.split(at_once):
+            back = pulled(x, pull)
+            self._objective.descend_(some, sizes, step, shift)
+            move_(x, step, back)
             if prox:
                 for client, row in zip(self._clients, x, strict=True):
                     client.prox.apply_(row, prox)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -59,15 +59,21 @@ class Batches:
             return None
         return torch.from_numpy(self._next(1)[0])
 
-    def take(self, steps: int) -> Tensor:
+    def several(self, steps: int) -> Iterable[Tensor | None]:
+        """Indices of the next mini-batches; None stands for all samples."""
+        if self._size == self._samples:
+            return repeat(None, steps)
+        return torch.from_numpy(self.take(steps)).unbind()
+
+    def take(self, steps: int) -> NDArray[np.int64]:
         """Indices of the next mini-batches, a row for each."""
         if self._size == self._samples:
-            return torch.arange(self._samples).expand(steps, -1)
+            return np.broadcast_to(np.arange(self._samples), (steps, self._samples))
         taken, missing = list[NDArray[np.int64]](), steps
         while missing:
             taken.append(self._next(missing))
             missing -= len(taken[-1])
-        return torch.from_numpy(np.concatenate(taken))
+        return np.concatenate(taken)
 
     def _next(self, most: int) -> NDArray[np.int64]:
         """Mini-batches of one pass as rows, at least one and at most so many."""
@@ -81,16 +87,16 @@ class Batches:
         return rows
 
 
-@contextmanager
-def also_moved(
-    x: Tensor, step: float, shift: Tensor | None, pull: tuple[Tensor, float] | None
-) -> Iterator[None]:
-    """x ← x − step·(shift + s·(x − centre)), from the x before the gradient step made inside."""
-    pulled = None if pull is None else (x - pull[0]).mul_(pull[1])
-    yield
-    for other in (shift, pulled):
-        if other is not None:
-            x.add_(other, alpha=-step)
+def pulled(x: Tensor, pull: tuple[Tensor, float] | None) -> Tensor | None:
+    """s·(x − centre); None without a pull."""
+    return None if pull is None else (x - pull[0]).mul_(pull[1])
+
+
+def move_(x: Tensor, step: float, *directions: Tensor | None) -> None:
+    """x ← x − step·direction for each direction that there is."""
+    for direction in directions:
+        if direction is not None:
+            x.add_(direction, alpha=-step)
 
 
 class ClientWork:
@@ -140,16 +146,17 @@ class ClientWork:
     ) -> Tensor:
         """``steps`` times x ← prox_{prox·h}(x − step·(g_i(x) + shift + s·(x − centre)))."""
         x = self._objective.workspace(start)
-        for _ in range(steps):
-            with also_moved(x, step, shift, pull):
-                self._descend_(x, step)
+        for batch in self.batches.several(steps):
+            back = pulled(x, pull)
+            self._descend_(x, batch, step)
+            move_(x, step, shift, back)
             if prox:
                 self.prox.apply_(x, prox)
         return self._objective.taken_out(x)
 
-    def _descend_(self, x: Tensor, step: float) -> None:
-        """x ← x − step·g_i(x), in place."""
-        self._objective.descend_(x, self.batches.next(), step)
+    def _descend_(self, x: Tensor, batch: Tensor | None, step: float) -> None:
+        """x ← x − step·g_i(x) on a mini-batch, in place."""
+        self._objective.descend_(x, batch, step)
 
     def solve(
         self,

@@ -20,7 +20,7 @@ from fedcanon.objectives.base import NO_HESSIAN, Objective
 from fedcanon.objectives.clipping import ROOM, clipped_total, single_gradients
 from fedcanon.objectives.flat import FlatModule
 from fedcanon.objectives.losses import Loss
-from fedcanon.objectives.perceptron import Batch, Perceptron, perceptron_of
+from fedcanon.objectives.perceptron import Batch, Perceptron, PerceptronAt, perceptron_of
 
 WORTH_BATCHING = 50_000
 """Up to so many parameters, a CPU computes the gradients of several records faster together."""
@@ -151,7 +151,7 @@ class ModuleObjective(Objective):
     ) -> None:
         self.layout = flat.layout
         self._bfloat16, self._perceptron = bfloat16, perceptron
-        self._split: tuple[Tensor | None, list[Tensor]] = (None, [])
+        self._last: tuple[Tensor, PerceptronAt] | None = None
         self.samples = len(inputs if rows is None else rows)
         self._flat, self.loss, self._augment = flat, loss, augment
         self._inputs, self.targets, self._rows = inputs, targets, rows
@@ -220,7 +220,7 @@ class ModuleObjective(Objective):
         if self._perceptron is None:
             found = list(self._gradients(x, batch))
         else:
-            found = self._perceptron.gradient(self._pieces(x), self._batch(batch))
+            found = self._with(self._perceptron, x).gradient(self._batch(batch))
         torch._foreach_copy_(flat.grad_pieces, found)
         return flat.grad
 
@@ -228,7 +228,7 @@ class ModuleObjective(Objective):
         if self._perceptron is None:
             torch._foreach_add_(self._pieces(x), self._gradients(x, batch), alpha=-step)
         else:
-            self._perceptron.descend_(self._pieces(x), self._batch(batch), step)
+            self._with(self._perceptron, x).descend_(self._batch(batch), step)
 
     def require_records(self) -> None:
         modules = self._flat.module.modules()
@@ -270,7 +270,7 @@ class ModuleObjective(Objective):
         if self._perceptron is not None:
             inputs, targets = self._changed(batch)
             single = Batch(inputs.flatten(1), targets, 1.0)
-            return self._perceptron.clipped_sum(self._pieces(x), single, bound)
+            return self._with(self._perceptron, x).clipped_sum(single, bound)
         if len(batch) == 1:
             return clipped_total([each[None] for each in self._gradients(x, batch)], bound)
         return clipped_total(self._single_gradients(x, batch), bound)
@@ -284,12 +284,14 @@ class ModuleObjective(Objective):
             return gradients(self._pieces(x), inputs, targets)
 
     def _pieces(self, x: Tensor) -> list[Tensor]:
-        """The parameters inside a vector, as views; those of the last vector are kept at hand."""
-        if x is self._flat.vector:
-            return self._flat.pieces
-        if x is not self._split[0]:
-            self._split = (x, self._flat.layout.split(x))
-        return self._split[1]
+        """The parameters inside a vector, as views."""
+        return self._flat.pieces if x is self._flat.vector else self._flat.layout.split(x)
+
+    def _with(self, perceptron: Perceptron, x: Tensor) -> PerceptronAt:
+        """The network with the parameters inside a vector; that of the last is kept at hand."""
+        if self._last is None or x is not self._last[0]:
+            self._last = x, perceptron.at(self._pieces(x))
+        return self._last[1]
 
     def _evaluated(self, x: Tensor) -> Iterator[tuple[Tensor, Tensor, float]]:
         """Outputs and targets of the client's samples in pieces, each with its share of them."""

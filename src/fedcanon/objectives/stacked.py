@@ -1,18 +1,26 @@
-"""Several clients' gradients as one batched computation."""
+"""Local steps and gradients of several clients at once."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from fedcanon.objectives import kernels
 from fedcanon.objectives.module import ModuleClients
 from fedcanon.objectives.perceptron import Batch
 
+WORTH_COMPILING = 200_000
+"""Up to this value of samples × parameters in a step, compiled steps are faster than PyTorch's.
+
+The products of larger ones might be computed on several threads, with other bits.
+"""
+
 
 class StackedModule:
-    """∇f_i for n clients that share one perceptron, each at a row of an n×d matrix.
+    """n clients that share one perceptron, each at a row of an n×d matrix.
 
     Args:
         clients: All clients of a problem.
@@ -21,47 +29,73 @@ class StackedModule:
 
     def __init__(self, clients: ModuleClients, members: Sequence[int]) -> None:
         assert clients.perceptron is not None
-        self._perceptron = clients.perceptron
+        self._perceptron, flat = clients.perceptron, clients.flat
         self._inputs, self._targets = clients.inputs.flatten(1), clients.targets
-        vector, first = clients.flat.vector, [clients.offsets[client] for client in members]
-        self._first = torch.tensor(first, device=vector.device)[:, None]
-        self.vector = vector.new_empty(len(members), len(vector))
-        self._gradient = torch.empty_like(self.vector)
-        self._pieces, self._gradients = (
-            [
-                rows[:, slot.offset : slot.offset + slot.size].view(-1, *slot.shape)
-                for slot in clients.flat.layout
-            ]
-            for rows in (self.vector, self._gradient)
-        )
+        first = [clients.offsets[client] for client in members]
+        self._first = torch.tensor(first, device=flat.vector.device)[:, None]
+        self._layout = flat.layout
+        self.vector = flat.vector.new_empty(len(members), len(flat.vector))
 
-    def batches(self, samples: Tensor, shares: Tensor) -> Iterator[Batch]:
-        """The mini-batches of several steps, each with one of every client.
+    def _pieces(self, rows: Tensor) -> list[Tensor]:
+        """The parameters inside the rows of a matrix, as views."""
+        return [
+            rows[:, slot.offset : slot.offset + slot.size].view(-1, *slot.shape)
+            for slot in self._layout
+        ]
+
+    def _batch(self, rows: Tensor, sizes: Tensor) -> Batch:
+        """The samples at these rows; the weight of those beyond a client's own number is 0."""
+        inputs = self._inputs.index_select(0, rows.flatten()).view(*rows.shape, -1)
+        own = torch.arange(rows.shape[1], device=rows.device) < sizes[:, None]
+        shares = own.to(inputs.dtype) / sizes[:, None]
+        return Batch(inputs, self._targets[rows], shares[:, None])
+
+    def gradient(self, x: Tensor, samples: Tensor, sizes: Tensor) -> Tensor:
+        """The gradient of each client's loss over some of its samples, at its row of ``x``.
 
         Args:
-            samples: The index among client i's samples of its j-th sample in a step, at
-                [step, i, j].
-            shares: The weight of that sample in the loss, at [i, j].
+            x: A row for each client, or a vector for all.
+            samples: The samples of client i are the first in row i, as indices among its own.
+            sizes: How many samples each client has there.
         """
-        size = samples.shape[1:]
-        rows = (samples + self._first).flatten(1)
-        targets = self._targets[rows].view(samples.shape)
-        for own, labels in zip(rows, targets, strict=True):
-            yield Batch(self._inputs.index_select(0, own).view(*size, -1), labels, shares[:, None])
+        network = self._perceptron.at(self._pieces(self.vector.copy_(x)))
+        found = network.gradient(self._batch(samples + self._first, sizes))
+        return torch.cat([part.flatten(1) for part in found], 1)
 
-    def gradient(self, x: Tensor, batch: Batch) -> Tensor:
-        """The gradient of each client's loss over its samples in the batch, at its row of ``x``.
+    def descend_(
+        self, samples: Tensor, sizes: Tensor, step: float, shift: Tensor | None = None
+    ) -> None:
+        """Move every row of ``vector`` by −step·(gradient there + shift), several times.
 
-        The caller may write to the result, which is valid until the next call.
+        Args:
+            samples: The samples of each step, at [step, client], as in ``gradient``.
+            sizes: How many samples each client has in a step.
+            step: The step size.
+            shift: A vector for all clients, or a row for each.
         """
-        self.vector.copy_(x)
-        found = self._perceptron.gradient(self._pieces, batch)
-        torch._foreach_copy_(self._gradients, found)
-        return self._gradient
-
-    def descend_(self, batch: Batch, step: float) -> None:
-        """Move every row of ``vector`` by −step times the gradient there."""
-        self._perceptron.descend_(self._pieces, batch, step)
+        rows, vector = samples + self._first, self.vector
+        if vector.device.type == "cpu" and rows.shape[2] * vector.shape[1] <= WORTH_COMPILING:
+            number, shapes = vector.numpy().dtype.type, [slot.shape for slot in self._layout]
+            weights = [shape for shape in shapes if len(shape) == 2]
+            none = vector.new_empty(0, 0)
+            kernels.descend(
+                vector.numpy(),
+                (none if shift is None else shift.expand_as(vector).contiguous()).numpy(),
+                self._inputs.numpy(),
+                self._targets.numpy(),
+                rows.numpy(),
+                sizes.numpy(),
+                np.array([weights[0][1], *(fan_out for fan_out, _ in weights)]),
+                np.array(self._perceptron.has_bias),
+                np.array(self._perceptron.relu),
+                number(step),
+            )
+            return
+        network = self._perceptron.at(self._pieces(vector))
+        for own in rows:
+            network.descend_(self._batch(own, sizes), step)
+            if shift is not None:
+                vector.add_(shift, alpha=-step)
 
 
 def can_stack(clients: object) -> bool:

@@ -9,41 +9,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cache, wraps
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import numpy as np
 import torch
 
+from fedcanon.compiling import compiled
+
 Vector = np.ndarray[tuple[int], np.dtype[Any]]
 Matrix = np.ndarray[tuple[int, int], np.dtype[Any]]
 Kernel = Callable[..., None]
-_Function = TypeVar("_Function", bound=Callable[..., Any])
 
-
-def _compiled(**options: Any) -> Callable[[_Function], _Function]:
-    """``numba.njit`` at the first call, with compiled code kept on disk where there is a place."""
-
-    def compile(function: _Function) -> _Function:
-        @cache
-        def kernel() -> Any:
-            import numba  # takes a third of a second, which clients without a prox do not need
-
-            try:
-                return numba.njit(cache=True, nogil=True, **options)(function)
-            except RuntimeError:  # no folder that may be written
-                return numba.njit(nogil=True, **options)(function)
-
-        @wraps(function)
-        def call(*arguments: Any) -> Any:
-            return kernel()(*arguments)
-
-        return cast(_Function, call)
-
-    return compile
-
-
-jit = _compiled(error_model="numpy")
+jit = compiled(error_model="numpy")
 
 
 @jit
@@ -120,7 +97,7 @@ def clip(x: Vector, lower: float, upper: float) -> None:
         x[i] = lower if y < lower else (upper if y > upper else y)
 
 
-@_compiled(fastmath={"reassoc", "contract"})
+@compiled(fastmath={"reassoc", "contract"})
 def row_norms(rows: Matrix) -> Vector:
     """The Euclidean norm of every row, summed in float64."""
     norms = np.empty(rows.shape[0])
