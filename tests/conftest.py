@@ -1,5 +1,6 @@
 """Real data where they are, one thread for each test process."""
 
+import functools
 import importlib.util
 import os
 import shutil
@@ -14,6 +15,7 @@ import pytest
 import torch
 
 from fedcanon import cli
+from fedcanon.runs import steps
 from tests.waiting import PATIENCE
 
 hypothesis.settings.register_profile(
@@ -88,6 +90,33 @@ def session_cache():
             del os.environ["FEDCANON_CACHE"]
         else:
             os.environ["FEDCANON_CACHE"] = before
+
+
+def _once(find):
+    """What ``find`` has found for the same client, start and draws, without finding it again."""
+    found = {}
+
+    @functools.wraps(find)
+    def remembered(objective, start, *settings):
+        rng = settings[-1]
+        gradient = objective.value_and_gradient(start)[1]
+        numbers = (start.numpy(force=True).tobytes(), gradient.numpy(force=True).tobytes())
+        key = (*numbers, *map(repr, settings[:-1]), repr(rng.bit_generator.state))
+        if key not in found:
+            found[key] = find(objective, start, *settings), rng.bit_generator.state
+        told, rng.bit_generator.state = found[key]
+        return told
+
+    return remembered
+
+
+@pytest.fixture(scope="session", autouse=True)
+def steps_found_once():
+    """Find automatic step sizes once per client: they take most of the time of a short run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(steps, "curvature", _once(steps.curvature))
+        patch.setattr(steps, "trial_losses", _once(steps.trial_losses))
+        yield
 
 
 @pytest.fixture(scope="module")
