@@ -197,12 +197,10 @@ except FedcanonError as error:
 """
 
 
-@pytest.mark.slow
 def test_a_bomb_of_six_megabytes_in_earnest(tmp_path):
+    member = gzip.compress(bytes(64 * MIB), compresslevel=9)  # a file of many unpacks to them all
     for name in ("a9a.gz", "a9a.t.gz"):
-        with gzip.open(tmp_path / name, "wb", compresslevel=9) as file:
-            for _ in range(6 * 1024):
-                file.write(bytes(MIB))
+        (tmp_path / name).write_bytes(6 * 16 * member)
     assert (tmp_path / "a9a.gz").stat().st_size < 7 * MIB
     command = [sys.executable, "-c", LARGE, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600)

@@ -3,7 +3,6 @@
 import json
 import shutil
 import signal
-import subprocess
 import tomllib
 from contextlib import suppress
 from pathlib import Path
@@ -17,7 +16,7 @@ from fedcanon.deployment import Ledger
 from fedcanon.deployment.app.credentials import write_node_key
 from fedcanon.deployment.operate.sites import supernode
 from tests.deployment.problem import CLIENTS, SETTINGS, solution, write_clients
-from tests.deployment.processes import BIN, Deployment, free_ports
+from tests.deployment.processes import Deployment, free_ports, make_deployment
 from tests.waiting import PATIENCE
 
 HERE = Path(__file__).parent
@@ -32,14 +31,10 @@ class Driver(Deployment):
         """Make the app, with the data of the test and a client that can be told to attack."""
         folder, data = root / "app", root / "data"
         chosen = {**SETTINGS, "deployment.state": keeper, **settings}
-        subprocess.run(
-            [
-                *(BIN / "fedcanon", "deploy", "init", folder),
-                *("--clients", str(CLIENTS), "--port", str(free_ports(CLIENTS + 3))),
-                *(f"--set={key}={value}" for key, value in chosen.items()),
-            ],
-            check=True,
-            capture_output=True,
+        make_deployment(
+            folder,
+            *("--clients", str(CLIENTS), "--port", str(free_ports(CLIENTS + 3))),
+            *(f"--set={key}={value}" for key, value in chosen.items()),
         )
         configuration = folder / "app" / "run.toml"
         configuration.write_text(

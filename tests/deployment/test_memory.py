@@ -76,7 +76,7 @@ def peak(clients, d, memory):
     return int(done.stdout)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_thousand_participants_of_a_million_parameters_fit_in_two_gib():
     most = peak(1000, 1_000_000, 2**28)
     assert most < 2 * 2**20

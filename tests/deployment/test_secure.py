@@ -422,7 +422,7 @@ def test_sums_count_exactly_once_whoever_is_killed(tmp_path):
     assert attempted > counted  # some were given up
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_sums_count_exactly_once_in_many_schedules(tmp_path):
     for seed in range(100, 180):
         (tmp_path / str(seed)).mkdir()
