@@ -15,9 +15,9 @@ def smoke(name, *arguments):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COLUMNS", "200")
         script = ROOT / "benchmarks" / f"{name}.py"
-        code, printed = run_script(script, *arguments, "--smoke", folder=ROOT)
-    assert code == 0, printed
-    return printed
+        code, out, err = run_script(script, *arguments, "--smoke", folder=ROOT)
+    assert code == 0, out + err
+    return out
 
 
 def test_prox():
