@@ -102,7 +102,7 @@ class Deployment:
         if how == signal.SIGTERM:
             process.terminate()
             with suppress(subprocess.TimeoutExpired):
-                process.wait(20)
+                process.wait(PATIENCE)
         with suppress(ProcessLookupError):
             os.killpg(group, signal.SIGKILL)
         for other in others:

@@ -109,10 +109,9 @@ def test_a_run_with_every_kind_of_fault_ends_at_the_optimum(keeper, tmp_path):
         "evaluate.every": 5,
         "evaluate.gradient": "true",
         "stop.gradient": 1e-7,
-        "deployment.deadline": 30,
     }
     with Driver.at(tmp_path, keeper, **settings) as there:
-        there.bring_up()
+        there.bring_up(deadline=30)
         there.rounds_pass(2)
         there.stop("client-1", signal.SIGKILL)
         there.rounds_pass(2)
@@ -120,7 +119,7 @@ def test_a_run_with_every_kind_of_fault_ends_at_the_optimum(keeper, tmp_path):
         there.rounds_pass(1)
         there.wipe(2)
         there.rounds_pass(2)
-        there.slow_down(0, 45)
+        there.slow_down(0, 1.5 * there.deadline)
         there.rounds_pass(2)
         there.speed_up(0)
         there.kill_server()

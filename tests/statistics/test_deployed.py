@@ -67,7 +67,7 @@ class Running:
             children = psutil.Process(process.pid).children(recursive=True)
             process.terminate()
             with suppress(subprocess.TimeoutExpired):
-                process.wait(20)
+                process.wait(PATIENCE)
             for one in [*children, process]:
                 with suppress(psutil.NoSuchProcess):
                     one.kill()
