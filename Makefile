@@ -17,11 +17,11 @@ run: $(VENV)/run.stamp ## train the default job on embedded data
 	$(BIN)/fedcanon run
 
 test: ## everything that must hold before a change lands
-	$(MAKE) --jobs --output-sync lint types docs doctest
+	$(MAKE) --jobs lint types docs doctest
 	$(PYTEST) -m "not exhaustive"
 
-quick: ## the same without documentation and slow tests
-	$(MAKE) --jobs --output-sync lint types doctest
+quick: ## the same without documentation, other systems and slow tests
+	$(MAKE) --jobs lint types doctest SYSTEMS=linux
 	$(PYTEST) -m "not (slow or exhaustive)"
 
 # Tracing takes a third more time: what is counted is what the fast tests reach in their own process.
@@ -42,8 +42,9 @@ lint: layers ## style, format and layers
 layers: $(VENV)/dev.stamp ## imports go down, never up or sideways
 	$(BIN)/lint-imports --no-logo
 
+SYSTEMS := linux darwin win32
 types: $(VENV)/dev.stamp ## mypy --strict for every system
-	printf '%s\n' linux darwin win32 | \
+	printf '%s\n' $(SYSTEMS) | \
 		xargs -P 3 -I '{}' $(BIN)/mypy --platform '{}' --cache-dir '.mypy_cache/{}'
 
 # The two variables silence notices about a future MkDocs 2; they are not warnings of the build.
