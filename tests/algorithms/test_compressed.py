@@ -63,6 +63,7 @@ ROWS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("least", [1e-8, pytest.param(0.0, marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize("row", ROWS)
 def test_contractions_leave_no_error_floor(row, least, optimum):

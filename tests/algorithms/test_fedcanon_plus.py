@@ -35,6 +35,7 @@ ROWS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", ROWS)
 def test_table(row):
     penalty, participants, alpha_l, beta_l, K, order = ROWS[row]

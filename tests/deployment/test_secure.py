@@ -338,6 +338,7 @@ ROUNDS = st.tuples(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(ROUNDS, max_size=6))
 @settings(max_examples=15, deadline=None)
 def test_no_schedule_of_faults_breaks_the_invariant(schedule):

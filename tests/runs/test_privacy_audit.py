@@ -80,6 +80,7 @@ def audited(released: Callable[[bool, int], np.ndarray], trials: int) -> float:
     return bound(*(released(k, trials) @ weights for k in (True, False)), threshold)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trials", [150, pytest.param(600, marks=pytest.mark.exhaustive)])
 def test_the_audit_never_finds_more_than_is_claimed(trials):
     assert 0 < audited(released, trials) < CLAIMED

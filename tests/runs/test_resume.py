@@ -146,6 +146,7 @@ def undisturbed(tmp_path_factory):
     return outcome(folder)
 
 
+@pytest.mark.slow
 def test_death_before_every_file_operation(undisturbed, tmp_path):
     number, deaths = 1, 0
     while killed(die_before_operation, number, tmp_path / str(number)):
@@ -173,6 +174,7 @@ def die_after_calls(number, moment, folder):
     go_on(folder)
 
 
+@pytest.mark.slow
 def test_death_at_random_places_again_and_again(undisturbed, tmp_path):
     rng = np.random.default_rng(0)
     for trial in range(6):

@@ -28,9 +28,10 @@ def wide(seed=0, sites=5, rows=20, columns=120, effect=1.2):
     return LocalSites([StudySite(f"s{k}", table, NO_GUARDS) for k, table in enumerate(found)])
 
 
+@pytest.mark.slow
 def test_mcp_finds_the_columns_that_matter_where_the_lasso_selects_more():
-    sites, true = wide(), {"g0", "g1", "g2", "g3"}
-    columns = sites.tables[0].table.columns
+    sites = wide(rows=14, columns=80, effect=1.5)
+    true, columns = {"g0", "g1", "g2", "g3"}, sites.tables[0].table.columns
     settings = {"label": "y", "family": "gaussian", "choose": "min"}
     mcp = investigate(sites, StudySettings(**settings, penalty={"name": "mcp"}), columns)
     lasso = investigate(sites, StudySettings(**settings), columns)
@@ -45,6 +46,7 @@ def test_mcp_finds_the_columns_that_matter_where_the_lasso_selects_more():
     assert "no column" not in page(mcp)
 
 
+@pytest.mark.slow
 def test_a_report_of_every_family():
     for family, label, more in [
         ("gaussian", "age", {}),
@@ -112,6 +114,7 @@ def test_settings_that_do_not_fit():
         StudySettings(label="ill", columns=("age", "ill")).question(())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("studies", [60, pytest.param(300, marks=pytest.mark.exhaustive)])
 def test_intervals_of_the_refit_cover_when_the_support_is_right(studies):
     """The 95 % intervals of many studies cover the truth in 95 % of cases, but for chance."""
