@@ -3,9 +3,11 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PYTEST := $(BIN)/pytest -n auto --dist worksteal --durations=20
+# A file's tests stay together, because they share what they have trained or started; conftest.py
+# decides in which order files begin.
+PYTEST := $(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder --durations=20
 
-.PHONY: help run test quick exhaustive doctest lint layers types docs bench bench-peers clean
+.PHONY: help run test quick coverage exhaustive doctest lint layers types docs bench bench-peers clean
 .DEFAULT_GOAL := run
 
 help: ## what can be made
@@ -14,14 +16,18 @@ help: ## what can be made
 run: $(VENV)/run.stamp ## train the default job on embedded data
 	$(BIN)/fedcanon run
 
+test: ## everything that must hold before a change lands
+	$(MAKE) --jobs lint types docs doctest
+	$(PYTEST) -m "not exhaustive"
+
+quick: ## the same without documentation, other systems and slow tests
+	$(MAKE) --jobs lint types doctest SYSTEMS=linux
+	$(PYTEST) -m "not (slow or exhaustive)"
+
 # Tracing takes a third more time: what is counted is what the fast tests reach in their own process.
-test: lint types docs doctest ## everything that must hold before a change lands
+coverage: $(VENV)/dev.stamp ## how much of the code the fast tests reach
 	$(PYTEST) -m "not (slow or exhaustive)" --cov=fedcanon --cov-report=
 	$(BIN)/coverage report | tail -n 1 # the total
-	$(PYTEST) -m "slow and not exhaustive"
-
-quick: lint types doctest ## the same without documentation and slow tests
-	$(PYTEST) -m "not (slow or exhaustive)"
 
 doctest: $(VENV)/dev.stamp ## the examples in docstrings
 	$(BIN)/pytest -q --doctest-modules src
@@ -36,8 +42,9 @@ lint: layers ## style, format and layers
 layers: $(VENV)/dev.stamp ## imports go down, never up or sideways
 	$(BIN)/lint-imports --no-logo
 
+SYSTEMS := linux darwin win32
 types: $(VENV)/dev.stamp ## mypy --strict for every system
-	printf '%s\n' linux darwin win32 | \
+	printf '%s\n' $(SYSTEMS) | \
 		xargs -P 3 -I '{}' $(BIN)/mypy --platform '{}' --cache-dir '.mypy_cache/{}'
 
 # The two variables silence notices about a future MkDocs 2; they are not warnings of the build.

@@ -1,5 +1,6 @@
 """Real data where they are, one thread for each test process."""
 
+import functools
 import importlib.util
 import os
 import shutil
@@ -14,6 +15,7 @@ import pytest
 import torch
 
 from fedcanon import cli
+from fedcanon.runs import steps
 from tests.waiting import PATIENCE
 
 hypothesis.settings.register_profile(
@@ -30,6 +32,9 @@ if "FEDCANON_DATA" not in os.environ and _BESIDE_THE_PROJECT.is_dir():
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 NGINX = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
+DISTANCE = 8
+"""How many other files begin between two deployments."""
+
 IN_CI = os.environ.get("CI") == "true"
 
 
@@ -53,12 +58,41 @@ LACKS = {
 """By marker, what is not there of that which a test needs."""
 
 
+def pytest_xdist_auto_num_workers():
+    """One more than there are cores, because tests of deployments mostly wait."""
+    return len(os.sched_getaffinity(0)) + 1 if sys.platform == "linux" else None
+
+
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items):
     for item in items:
         if "browser" in item.fixturenames:
             item.add_marker("browser")
         if item.get_closest_marker("exhaustive"):
             item.add_marker(pytest.mark.timeout(7200))
+    place = {path: k for k, path in enumerate(_in_order(items))}
+    items.sort(key=lambda item: place[item.path])
+
+
+def _in_order(items):
+    """Files with slow tests before others, large ones before small; deployments among the first.
+
+    A deployment mostly waits, hence a distance between them: others use the cores meanwhile.
+    """
+    files = {}
+    for item in items:
+        files.setdefault(item.path, []).append(item)
+
+    def has(path, mark):
+        return any(item.get_closest_marker(mark) for item in files[path])
+
+    paths = sorted(files, key=lambda path: (not has(path, "slow"), -len(files[path])))
+    waiting = [path for path in paths if has(path, "nginx")]
+    busy = [path for path in paths if path not in waiting]
+    while waiting or busy:
+        yield from waiting[:1]
+        yield from busy[:DISTANCE]
+        del waiting[:1], busy[:DISTANCE]
 
 
 def pytest_runtest_setup(item):
@@ -88,6 +122,33 @@ def session_cache():
             del os.environ["FEDCANON_CACHE"]
         else:
             os.environ["FEDCANON_CACHE"] = before
+
+
+def _once(find):
+    """What ``find`` has found for the same client, start and draws, without finding it again."""
+    found = {}
+
+    @functools.wraps(find)
+    def remembered(objective, start, *settings):
+        rng = settings[-1]
+        gradient = objective.value_and_gradient(start)[1]
+        numbers = (start.numpy(force=True).tobytes(), gradient.numpy(force=True).tobytes())
+        key = (*numbers, *map(repr, settings[:-1]), repr(rng.bit_generator.state))
+        if key not in found:
+            found[key] = find(objective, start, *settings), rng.bit_generator.state
+        told, rng.bit_generator.state = found[key]
+        return told
+
+    return remembered
+
+
+@pytest.fixture(scope="session", autouse=True)
+def steps_found_once():
+    """Find automatic step sizes once per client: they take most of the time of a short run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(steps, "curvature", _once(steps.curvature))
+        patch.setattr(steps, "trial_losses", _once(steps.trial_losses))
+        yield
 
 
 @pytest.fixture(scope="module")

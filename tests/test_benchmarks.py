@@ -1,11 +1,10 @@
 """Every benchmark still runs; what it measures is for a quiet machine."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.forked import run_script
 
 ROOT = Path(__file__).parents[1]
 pytestmark = pytest.mark.slow
@@ -13,11 +12,12 @@ pytestmark = pytest.mark.slow
 
 def smoke(name, *arguments):
     """What the short form of a benchmark prints."""
-    command = [sys.executable, f"benchmarks/{name}.py", *arguments, "--smoke"]
-    wide = {**os.environ, "COLUMNS": "200"}
-    done = subprocess.run(command, cwd=ROOT, env=wide, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLUMNS", "200")
+        script = ROOT / "benchmarks" / f"{name}.py"
+        code, out, err = run_script(script, *arguments, "--smoke", folder=ROOT)
+    assert code == 0, out + err
+    return out
 
 
 def test_prox():

@@ -116,6 +116,7 @@ def test_mistakes_end_with_a_message_and_code_two(fedcanon, arguments):
     assert "Traceback" not in err
 
 
+@pytest.mark.slow
 def test_the_installed_command_itself():
     command = [sys.executable, "-m", "fedcanon", "run", "--set", "algorithm.alpha=1e9"]
     finished = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -12,6 +12,7 @@ def row(out, label):
     return next(line.split() for line in out.splitlines() if line.split()[:1] == [label])
 
 
+@pytest.mark.slow
 def test_a_table_and_a_picture_of_every_method(fedcanon, tmp_path):
     names = ["fedcanon", "fedcanon+", "fedmid", "za1", "feddr", "fedavg"]
     for against in ("rounds", "bytes", "seconds"):

@@ -1,6 +1,7 @@
 """What a test needs and is not there: left out on a user's machine, a failure in CI."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -29,6 +30,10 @@ def test_on_a_gpu():
     pytest.skip("no CUDA")
 """,
 }
+
+
+def test_every_test_has_a_limit():
+    assert 0 < signal.getitimer(signal.ITIMER_REAL)[0] <= 900
 
 
 @pytest.mark.parametrize(("ci", "found"), [("false", "3 skipped"), ("true", "1 skipped, 2 errors")])

@@ -13,6 +13,7 @@ EXAMPLES = PROJECT / "examples"
 PAGES = [PROJECT / "README.md", *sorted((PROJECT / "docs").glob("**/*.md"))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("[!_]*.py")), ids=lambda path: path.name)
 def test_example_runs_and_prints(path, capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)  # for what it writes

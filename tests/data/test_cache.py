@@ -16,6 +16,7 @@ from fedcanon import FedcanonError
 from fedcanon.data import DATASETS, cache
 from fedcanon.data.sources import SOURCES
 from tests.data.written import leaf, pixels, put, write_idx
+from tests.forked import run_script
 
 
 @pytest.fixture
@@ -209,11 +210,11 @@ DATASETS["mnist"]()
 
 
 @pytest.mark.parametrize("syncs", [1, 3, 5])  # a file, its folder, the next file, …
-def test_a_process_killed_while_it_writes_leaves_no_half_entry(mnist, decodings, syncs):
+def test_a_process_killed_while_it_writes_leaves_no_half_entry(mnist, decodings, syncs, tmp_path):
     """Killed before the stamp, the tensors or their record were in place."""
-    process = start(KILLED.format(syncs=syncs))
-    process.communicate()
-    assert process.returncode == -signal.SIGKILL
+    script = tmp_path / "killed.py"
+    script.write_text(KILLED.format(syncs=syncs))
+    assert run_script(script)[0] == -signal.SIGKILL
     assert list(mnist.rglob("unfinished-*"))
     assert not list(mnist.glob("[!u]*.json"))
     assert len(load().train) == 20

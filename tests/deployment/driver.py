@@ -3,13 +3,14 @@
 import json
 import shutil
 import signal
-import subprocess
+import time
 import tomllib
 from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import psutil
+import tomli_w
 import torch
 
 from fedcanon.checkpoint import Checkpoints
@@ -17,7 +18,7 @@ from fedcanon.deployment import Ledger
 from fedcanon.deployment.app.credentials import write_node_key
 from fedcanon.deployment.operate.sites import supernode
 from tests.deployment.problem import CLIENTS, SETTINGS, solution, write_clients
-from tests.deployment.processes import BIN, Deployment, free_ports
+from tests.deployment.processes import Deployment, free_ports, make_deployment
 from tests.waiting import PATIENCE
 
 HERE = Path(__file__).parent
@@ -32,14 +33,10 @@ class Driver(Deployment):
         """Make the app, with the data of the test and a client that can be told to attack."""
         folder, data = root / "app", root / "data"
         chosen = {**SETTINGS, "deployment.state": keeper, **settings}
-        subprocess.run(
-            [
-                *(BIN / "fedcanon", "deploy", "init", folder),
-                *("--clients", str(CLIENTS), "--port", str(free_ports(CLIENTS + 3))),
-                *(f"--set={key}={value}" for key, value in chosen.items()),
-            ],
-            check=True,
-            capture_output=True,
+        make_deployment(
+            folder,
+            *("--clients", str(CLIENTS), "--port", str(free_ports(CLIENTS + 3))),
+            *(f"--set={key}={value}" for key, value in chosen.items()),
         )
         configuration = folder / "app" / "run.toml"
         configuration.write_text(
@@ -80,8 +77,16 @@ class Driver(Deployment):
 
     # What can happen
 
-    def bring_up(self):
+    def bring_up(self, *, deadline=None):
+        """Start all; a ``deadline`` is for a quiet machine, and longer if the server was slow."""
+        begun = time.monotonic()
         self.start_server()
+        if deadline is not None:
+            self.deadline = max(deadline, time.monotonic() - begun)
+            file = self.folder / "app" / "run.toml"
+            settings = tomllib.loads(file.read_text())
+            settings["deployment"]["deadline"] = self.deadline
+            file.write_text(tomli_w.dumps(settings))
         for client in range(CLIENTS):
             self.start_site(client)
         self.start_run()

@@ -16,7 +16,9 @@ from pathlib import Path
 
 import psutil
 import tomli_w
+from typer.testing import CliRunner
 
+from fedcanon.cli.app import app
 from fedcanon.deployment.operate.folder import DeploymentFolder
 from fedcanon.deployment.operate.sites import site_command
 from tests.waiting import PATIENCE
@@ -35,6 +37,12 @@ def free_ports(count):
         if first + count < 65000 and all(is_free(first + k) for k in range(count)):
             return first
     raise AssertionError("no free ports")
+
+
+def make_deployment(folder, *arguments):
+    """Make the folder of a deployment by its command, without the start of another process."""
+    made = CliRunner().invoke(app, ["deploy", "init", str(folder), *arguments])
+    assert made.exit_code == 0, made.output
 
 
 def is_free(port):
@@ -94,7 +102,7 @@ class Deployment:
         if how == signal.SIGTERM:
             process.terminate()
             with suppress(subprocess.TimeoutExpired):
-                process.wait(20)
+                process.wait(PATIENCE)
         with suppress(ProcessLookupError):
             os.killpg(group, signal.SIGKILL)
         for other in others:

@@ -123,14 +123,8 @@ def world(keeper, method=METHODS[0], **settings):
     return World(quadratics(clients=CLIENTS, d=3), method, L1(0.1), keeper, **settings)
 
 
-@given(
-    st.lists(ROUNDS, max_size=12),
-    st.sampled_from(KEEPERS),
-    st.sampled_from(METHODS),
-    st.integers(1, 3),
-)
-@settings(max_examples=250, deadline=None)
-def test_no_schedule_of_faults_breaks_the_invariant(schedule, keeper, method, minimum):
+def holds(schedule, keeper, method, minimum):
+    """Check the invariant after every round and accident of a schedule."""
     there = world(keeper, method, minimum=minimum)
     for fates, accident, client, number in schedule:
         there.fates = list(fates)
@@ -151,6 +145,20 @@ def test_no_schedule_of_faults_breaks_the_invariant(schedule, keeper, method, mi
             account = there.disks[client].copies[-1]
             found = [account["state"], (account["pending"] or {}).get("state")]
         assert any(state is not None and torch.equal(state["v"], expected) for state in found)
+
+
+SCHEDULES = (
+    st.lists(ROUNDS, max_size=12),
+    st.sampled_from(KEEPERS),
+    st.sampled_from(METHODS),
+    st.integers(1, 3),
+)
+test_no_schedule_of_faults_breaks_the_invariant = settings(max_examples=80)(
+    given(*SCHEDULES)(holds)
+)
+test_no_other_schedule_does = pytest.mark.exhaustive(
+    settings(max_examples=1000)(given(*SCHEDULES)(holds))
+)
 
 
 @pytest.mark.parametrize("keeper", KEEPERS)

@@ -130,9 +130,8 @@ def mutations(draw):
     return mutate
 
 
-@given(st.lists(mutations(), min_size=1, max_size=6), st.sampled_from(["server", "client"]))
-@settings(max_examples=400, deadline=None)
-def test_whatever_a_client_sends_the_run_goes_on(changes, keeper):
+def goes_on(changes, keeper):
+    """Check that a run goes on whatever one of its clients sends."""
     there = Wired(quadratics(clients=CLIENTS, d=D), METHOD, L1(0.1), keeper, minimum=2)
     engine = there.federation.engine
     for t, mutate in enumerate(changes):
@@ -147,6 +146,13 @@ def test_whatever_a_client_sends_the_run_goes_on(changes, keeper):
         state = json.dumps(engine.membership.state())
         assert len(state) < 10_000
         assert there.federation.cost.client_prox < 10**8
+
+
+SENT = (st.lists(mutations(), min_size=1, max_size=6), st.sampled_from(["server", "client"]))
+test_whatever_a_client_sends_the_run_goes_on = settings(max_examples=80)(given(*SENT)(goes_on))
+test_the_run_goes_on_whatever_else_is_sent = pytest.mark.exhaustive(
+    settings(max_examples=2000)(given(*SENT)(goes_on))
+)
 
 
 @pytest.mark.parametrize("keeper", ["server", "client"])

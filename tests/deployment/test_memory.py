@@ -76,12 +76,13 @@ def peak(clients, d, memory):
     return int(done.stdout)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_thousand_participants_of_a_million_parameters_fit_in_two_gib():
     most = peak(1000, 1_000_000, 2**28)
     assert most < 2 * 2**20
 
 
+@pytest.mark.slow
 def test_uploads_of_many_participants_are_not_all_in_memory():
     few, many = (peak(clients, 500_000, 2**25) for clients in (10, 160))  # 20 MB and 320 MB
     assert many - few < 120 * 2**10

@@ -29,7 +29,7 @@ from fedcanon.deployment.operate.flower import OperatorOnly
 from fedcanon.deployment.operate.folder import DeploymentFolder
 from fedcanon.deployment.operate.keys import check_keys, replace_key
 from fedcanon.runs.config import load_config
-from tests.deployment.processes import BIN, Deployment, free_ports
+from tests.deployment.processes import Deployment, free_ports, make_deployment
 from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.flower
@@ -187,9 +187,8 @@ def test_only_the_operators_token_opens_the_control_interface():
 def made(root, clients=2):
     """A small deployment, as its user makes it."""
     folder = root / "app"
-    command = [BIN / "fedcanon", "deploy", "init", folder, "--set=model.name=linear"]
-    command += ["--clients", str(clients), "--port", str(free_ports(clients + 3))]
-    subprocess.run(command, check=True, capture_output=True)
+    ports = ("--port", str(free_ports(clients + 3)))
+    make_deployment(folder, "--set=model.name=linear", "--clients", str(clients), *ports)
     return Deployment(folder)
 
 

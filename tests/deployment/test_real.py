@@ -2,6 +2,7 @@
 
 import signal
 
+import psutil
 import pytest
 import torch
 
@@ -37,25 +38,52 @@ def local_run(rounds):
 
 
 @pytest.mark.slow
-def test_a_deployment_with_a_server_that_is_killed_has_the_bits_of_a_local_run(tmp_path):
-    settings = {"rounds": 2, "evaluate.every": 10, "deployment.minimum": CLIENTS}
-    with Driver.at(tmp_path, "client", **settings) as there:
+def test_a_server_and_a_worker_that_are_killed_leave_the_bits_of_a_local_run(tmp_path):
+    settings = {"rounds": 4, "evaluate.every": 10, "deployment.minimum": CLIENTS}
+    settings["deployment.deadline"] = PATIENCE
+    with Driver.at(tmp_path, "server", **settings) as there:
         there.bring_up()
         strangers = refused_ones(there, tmp_path)
         there.rounds_pass(1)
         there.kill_server()
         assert there.invariant() < 1e-12
         there.start_run()
+        there.rounds_pass(1)
+        a_killed_worker_is_started_again(there, 1)
         there.until(there.ended, PATIENCE, "the run ends")
         assert there.invariant() < 1e-12
         state = Checkpoints(there.run / "checkpoints").load(CPU)
-        assert torch.equal(state["server"]["z"], local_run(2).server["z"])
+        assert torch.equal(state["server"]["z"], local_run(4).server["z"])
+        assert "worker ended by SIGKILL: again in 5 s" in there.log("client-1")
         status = there.call(there.status_command)
-        assert "finished, 2 of 2 rounds" in status.stdout
+        assert "finished, 4 of 4 rounds" in status.stdout
         assert "worst client" in status.stdout
         for name in strangers:
             there.until(lambda name=name: there.processes[name].poll(), PATIENCE, f"{name} gave up")
         assert there.online() == set(there.nodes().values())
+        the_processes_of_a_site_end_with_it(there)
+
+
+def a_killed_worker_is_started_again(there, client):
+    killed = there.processes_of(client)["worker"]
+    killed.kill()
+    there.until(
+        lambda: there.processes_of(client).get("worker", killed).pid != killed.pid,
+        PATIENCE,
+        "the worker is started again",
+    )
+
+
+def the_processes_of_a_site_end_with_it(there):
+    children = psutil.Process(there.processes["client-0"].pid).children(recursive=True)
+    there.processes["client-0"].send_signal(signal.SIGINT)
+    assert there.processes["client-0"].wait(PATIENCE) == 0
+    assert not any(child.is_running() for child in children)
+    assert there.log("client-0").rstrip().endswith("ended")
+    left = there.processes_of(2).values()
+    there.processes["client-2"].kill()
+    for child in left:  # what has lost its supervisor ends by itself
+        child.wait(PATIENCE)
 
 
 def refused_ones(there, folder):
@@ -81,10 +109,9 @@ def test_a_run_with_every_kind_of_fault_ends_at_the_optimum(keeper, tmp_path):
         "evaluate.every": 5,
         "evaluate.gradient": "true",
         "stop.gradient": 1e-7,
-        "deployment.deadline": 30,
     }
     with Driver.at(tmp_path, keeper, **settings) as there:
-        there.bring_up()
+        there.bring_up(deadline=30)
         there.rounds_pass(2)
         there.stop("client-1", signal.SIGKILL)
         there.rounds_pass(2)
@@ -92,7 +119,7 @@ def test_a_run_with_every_kind_of_fault_ends_at_the_optimum(keeper, tmp_path):
         there.rounds_pass(1)
         there.wipe(2)
         there.rounds_pass(2)
-        there.slow_down(0, 45)
+        there.slow_down(0, 1.5 * there.deadline)
         there.rounds_pass(2)
         there.speed_up(0)
         there.kill_server()

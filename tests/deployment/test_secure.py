@@ -338,6 +338,7 @@ ROUNDS = st.tuples(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(ROUNDS, max_size=6))
 @settings(max_examples=15, deadline=None)
 def test_no_schedule_of_faults_breaks_the_invariant(schedule):
@@ -422,7 +423,7 @@ def test_sums_count_exactly_once_whoever_is_killed(tmp_path):
     assert attempted > counted  # some were given up
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_sums_count_exactly_once_in_many_schedules(tmp_path):
     for seed in range(100, 180):
         (tmp_path / str(seed)).mkdir()

@@ -23,7 +23,6 @@ SETTINGS = {
     "evaluate.gradient": "false",
     "deployment.secure": "true",
     "deployment.minimum": CLIENTS,
-    "deployment.deadline": 10,
 }
 
 
@@ -43,12 +42,15 @@ def kill_worker(there, client):
 
 
 @pytest.mark.slow
-def test_sites_that_are_killed_in_the_steps_of_a_sum_break_nothing(tmp_path):
+@pytest.mark.parametrize(
+    "steps", [("train",), pytest.param(("keys", "train", "confirm"), marks=pytest.mark.exhaustive)]
+)
+def test_sites_that_are_killed_in_the_steps_of_a_sum_break_nothing(steps, tmp_path):
     with Driver.at(tmp_path, "client", **SETTINGS) as there:
         shutil.copy(HERE / "app_secure_client.py", there.folder / "app" / "client.py")
-        there.bring_up()
+        there.bring_up(deadline=10)
         there.rounds_pass(1)
-        for client, kind in enumerate(("keys", "train", "confirm")):
+        for client, kind in enumerate(steps):
             halted(there, client, kind)
             kill_worker(there, client)
             assert there.invariant() < 1e-14

@@ -1,13 +1,10 @@
 """What a client runs on its own machine: its settings, and its processes on loopback."""
 
-import signal
 import stat
 import subprocess
 import sys
 
-import psutil
 import pytest
-import torch
 
 pytest.importorskip("flwr")
 
@@ -19,7 +16,6 @@ from flwr.supercore.object_store import ObjectStoreFactory
 from flwr.supercore.runtime import RuntimeHttpClient
 from flwr.supernode.nodestate import NodeStateFactory
 
-from fedcanon.checkpoint import Checkpoints
 from fedcanon.deployment.app.credentials import write_certificates
 from fedcanon.deployment.app.sites import write_site
 from fedcanon.deployment.flower.environment import flower_environment
@@ -27,11 +23,8 @@ from fedcanon.deployment.site import read_site, supernode, supervision, waiting
 from fedcanon.deployment.site.flower import private_folder, supernode_arguments
 from fedcanon.deployment.site.worker import task_client
 from fedcanon.errors import FedcanonError
-from tests.deployment.driver import CPU, Driver
-from tests.deployment.problem import CLIENTS
 from tests.deployment.processes import free_ports, is_free
-from tests.deployment.test_real import local_run
-from tests.waiting import PATIENCE, until
+from tests.waiting import until
 
 pytestmark = pytest.mark.flower
 
@@ -174,32 +167,3 @@ def test_a_supernode_gives_no_task_without_the_secret(tmp_path, folder):
                 client.close()
             supernode.kill()
             supernode.wait()
-
-
-@pytest.mark.slow
-def test_a_run_with_a_worker_that_is_killed_has_the_bits_of_a_local_run(tmp_path):
-    settings = {"rounds": 4, "evaluate.every": 10, "deployment.minimum": CLIENTS}
-    settings["deployment.deadline"] = PATIENCE
-    with Driver.at(tmp_path, "server", **settings) as there:
-        there.bring_up()
-        there.rounds_pass(1)
-        killed = there.processes_of(1)["worker"]
-        killed.kill()
-        there.until(
-            lambda: there.processes_of(1).get("worker", killed).pid != killed.pid,
-            PATIENCE,
-            "the worker is started again",
-        )
-        there.until(there.ended, PATIENCE, "the run ends")
-        state = Checkpoints(there.run / "checkpoints").load(CPU)
-        assert torch.equal(state["server"]["z"], local_run(4).server["z"])
-        assert "worker ended by SIGKILL: again in 5 s" in there.log("client-1")
-        children = psutil.Process(there.processes["client-0"].pid).children(recursive=True)
-        there.processes["client-0"].send_signal(signal.SIGINT)
-        assert there.processes["client-0"].wait(PATIENCE) == 0
-        assert not any(child.is_running() for child in children)
-        assert there.log("client-0").rstrip().endswith("ended")
-        left = there.processes_of(2).values()
-        there.processes["client-2"].kill()
-        for child in left:  # what has lost its supervisor ends by itself
-            child.wait(PATIENCE)

@@ -312,6 +312,7 @@ class TestBreastCancer:
         self.federation = found
         return np.linalg.norm(found.model.numpy() - expected) / np.linalg.norm(expected)
 
+    @pytest.mark.slow
     def test_if_nobody_attacks_the_optimum_is_that_of_the_mean(self):
         _, *data = breast_cancer()
         expected = optimum(*data)
@@ -319,6 +320,7 @@ class TestBreastCancer:
         assert self.distance(expected, aggregation=FILTER) < 1e-4
         assert self.distance(expected, aggregation=FILTER, participants=5) < 1e-3
 
+    @pytest.mark.slow
     def test_two_bad_clients_carry_the_mean_away_but_not_the_filter(self):
         _, X, y, parts = breast_cancer()
         expected = optimum(X, y, [own for c, own in enumerate(parts) if c not in self.BAD])

@@ -12,6 +12,7 @@ from fedcanon.penalties import L1, on_weights
 from tests.oracles.federations import solve, spread
 
 
+@pytest.mark.slow
 def test_breast_cancer_has_scikit_learns_coefficients():
     """Unpenalised intercept, clients weighted by their samples, α = βK."""
     X, y = load_breast_cancer(return_X_y=True)
@@ -76,6 +77,7 @@ def test_a9a():
     )
 
 
+@pytest.mark.slow
 def test_even_and_odd_digits():
     X, y = load_digits(return_X_y=True)
     X = X / 16

@@ -111,7 +111,7 @@ def killed(work, *arguments):
     child = FORK.Process(target=work, args=arguments)
     child.start()
     child.join()
-    assert child.exitcode in (0, -signal.SIGKILL, -signal.SIGPROF)
+    assert child.exitcode in (0, -signal.SIGKILL, -signal.SIGALRM)
     return child.exitcode != 0
 
 
@@ -152,6 +152,7 @@ def undisturbed(tmp_path_factory):
     return outcome(folder)
 
 
+@pytest.mark.slow
 def test_death_before_every_file_operation(undisturbed, tmp_path):
     number, deaths = 1, 0
     while killed(die_before_operation, number, tmp_path / str(number)):
@@ -163,19 +164,30 @@ def test_death_before_every_file_operation(undisturbed, tmp_path):
     assert deaths > 60  # six checkpoints, the history, the model and all that is in the folder
 
 
-def die_after(seconds, folder):
-    """Go on, and die of a signal after so many seconds of the processor, wherever that is."""
-    signal.setitimer(signal.ITIMER_PROF, seconds)
+def die_after_calls(number, moment, folder):
+    """Go on, and die of a signal a moment after so many calls of functions, wherever that is."""
+    seen = 0
+
+    def count(*event):
+        nonlocal seen
+        seen += 1
+        if seen == number:
+            sys.setprofile(None)
+            signal.setitimer(signal.ITIMER_REAL, moment)
+
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # the time limit of the tests has a handler
+    sys.setprofile(count)
     go_on(folder)
 
 
-def test_death_at_random_times_again_and_again(undisturbed, tmp_path):
+@pytest.mark.slow
+def test_death_at_random_places_again_and_again(undisturbed, tmp_path):
     rng = np.random.default_rng(0)
     for trial in range(6):
-        folder, seconds, deaths = tmp_path / str(trial), float(rng.uniform(0.001, 0.005)), 0
-        while killed(die_after, seconds, folder):
+        folder, calls, deaths = tmp_path / str(trial), int(rng.uniform(500, 5000)), 0
+        while killed(die_after_calls, calls, float(rng.uniform(1e-6, 1e-3)), folder):
             deaths += 1
-            seconds *= float(rng.uniform(1, 2))  # in the end enough on any machine
+            calls = int(calls * rng.uniform(1.1, 2))  # each child gets further than the last
         assert outcome(folder) == undisturbed
         assert deaths > 0
 

@@ -64,6 +64,7 @@ def lasso(tmp_path_factory):
     return config, follow(PathSearch(config, Selection("bic"), kappas), folder, unwatched)
 
 
+@pytest.mark.slow
 def test_the_path_of_the_lasso_is_scikit_learns(lasso):
     _, path = lasso
     train = DATASETS["breast_cancer"]().train

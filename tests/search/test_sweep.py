@@ -83,6 +83,7 @@ def test_a_diverging_trial_fails_alone(fedcanon, tmp_path):
 RANGE = ("--over", "algorithm.beta=1e-3:1:log", "--over", "algorithm.local_steps=1:8")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", ["random", "tpe"])
 def test_trials_follow_from_the_seed_however_often_a_sweep_is_interrupted(
     fedcanon, tmp_path, sampler
@@ -118,6 +119,7 @@ def noisy_table(tmp_path):
     return [f"data.path={tmp_path / 'train.csv'}", f"data.test={tmp_path / 'test.csv'}"]
 
 
+@pytest.mark.slow
 def test_tpe_finds_the_region_of_a_good_kappa(fedcanon, tmp_path, noisy_table):
     settings = ["data.name=table", "data.label=y", "data.partition=iid", *noisy_table]
     settings += ["clients.count=2", "model.name=linear", "penalty.name=l1", "batch_size=full"]

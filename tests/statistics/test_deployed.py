@@ -67,7 +67,7 @@ class Running:
             children = psutil.Process(process.pid).children(recursive=True)
             process.terminate()
             with suppress(subprocess.TimeoutExpired):
-                process.wait(20)
+                process.wait(PATIENCE)
             for one in [*children, process]:
                 with suppress(psutil.NoSuchProcess):
                     one.kill()
@@ -77,12 +77,11 @@ class Running:
 @pytest.mark.slow
 @pytest.mark.flower
 @pytest.mark.nginx
-def test_three_sites_give_the_bits_of_one_process_and_guards_refuse(tmp_path):
+def test_three_sites_give_the_bits_of_one_process_and_guards_refuse(fedcanon, tmp_path):
     (tmp_path / "study.toml").write_text(tomli_w.dumps(STUDY))
     folder, study = tmp_path / "app", str(tmp_path / "study.toml")
     init = ("deploy", "init", str(folder), "--study", study, "--clients", "3")
-    done = subprocess.run([BIN / "fedcanon", *init, "--port", str(free_ports(6))])
-    assert done.returncode == 0
+    assert fedcanon(*init, "--port", str(free_ports(6)))[0] == 0
     for k in range(3):
         TABLES[k].to_csv(folder / "sites" / str(k) / "table.csv", index=False)
         TABLES[k].to_csv(tmp_path / f"H{k}.csv", index=False)
@@ -103,7 +102,7 @@ def test_three_sites_give_the_bits_of_one_process_and_guards_refuse(tmp_path):
         tables = [str(tmp_path / f"H{k}.csv") for k in range(3)]
         here = ("--study", study, "--report", str(tmp_path / "r.html"))
         written = ("--table", str(tmp_path / "local.csv"))
-        subprocess.run([BIN / "fedcanon", "glm", *tables, *here, *written], check=True)
+        assert fedcanon("glm", *tables, *here, *written)[0] == 0
         both = [tmp_path / "local.csv", folder / "run" / "coefficients.csv"]
         assert both[0].read_bytes() == both[1].read_bytes()
         assert "H2" in (folder / "run" / "report.html").read_text()
