@@ -91,31 +91,48 @@ LOSSES: dict[str, Callable[..., Loss]] = {
 """Every loss by its name in a configuration; each is made from its options."""
 
 
-def require_mean(name: str, loss: Loss, classes: int) -> None:
+NOT_A_MEAN = (
+    "Divide by the number of samples; a loss that is no mean at all, such as Cox's partial "
+    "likelihood, must be declared in Python, with ModuleObjective(…, whole=True)."
+)
+
+
+def require_mean(name: str, loss: Loss, outputs: Tensor, targets: Tensor, piece: int) -> None:
     """Raise a FedcanonError if a loss is not the mean over the samples of a batch.
 
     Values and gradients over a client's data are computed in pieces and averaged, which would be
-    silently wrong for any other loss. The loss is tried on random scores of samples of all classes,
-    once as a whole and once sample by sample.
+    silently wrong for any other loss. The loss and its gradient are tried on some samples, once as
+    a whole and once in pieces.
 
     Args:
-        name: Its name in the configuration.
+        name: What the loss is called in messages.
         loss: The loss.
-        classes: The number of classes.
+        outputs: What a network might say of the samples.
+        targets: The targets of the samples.
+        piece: How many samples are in a piece.
     """
-    targets = torch.arange(min(2 * classes, 64)) % classes
-    outputs = torch.randn(len(targets), classes, generator=torch.Generator().manual_seed(0))
+    scores, count = outputs.detach().requires_grad_(), len(targets)
     try:
-        whole = loss(outputs, targets)
-        single = [loss(outputs[k : k + 1], targets[k : k + 1]) for k in range(len(targets))]
-        mean = torch.stack(single).mean()
-    except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        whole = loss(scores, targets)
+        if whole.shape != ():
+            raise ValueError(f"it is of shape {tuple(whole.shape)}, and not one number")
+        parts = [
+            len(some) / count * loss(some, wanted)
+            for some, wanted in zip(scores.split(piece), targets.split(piece), strict=True)
+        ]
+        mean = torch.stack(parts).sum()
+        [slope], [mean_slope] = (torch.autograd.grad(each, scores) for each in (whole, mean))
+    except Exception as error:  # a loss of the user's own may raise anything
         raise FedcanonError(
             f"the loss '{name}' fails on scores of shape {tuple(outputs.shape)}: "
             f"{first_line(error)}."
         ) from error
-    if whole.shape != () or not torch.allclose(whole, mean, rtol=1e-3, atol=1e-6):
-        raise FedcanonError(
-            f"the loss '{name}' is not the mean over samples: it is {whole.tolist()} on "
-            f"{len(targets)} samples whose own losses have the mean {float(mean):.6g}."
-        )
+    if not torch.allclose(whole, mean, rtol=1e-3, atol=1e-6):
+        found = f"it is {whole.item():.6g} on {count} samples and {mean.item():.6g} on average over"
+    elif float((slope - mean_slope).norm()) > 1e-3 * float(slope.norm()) + 1e-6 / count:
+        found = f"its gradient on {count} samples is not that on average over"
+    else:
+        return
+    raise FedcanonError(
+        f"the loss '{name}' is not the mean over samples: {found} pieces of {piece}. {NOT_A_MEAN}"
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -16,14 +17,20 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from fedcanon.errors import FedcanonError
 from fedcanon.objectives.affine import affine_hessian, single_layer
 from fedcanon.objectives.augment import AUGMENTATIONS, Augmentation
-from fedcanon.objectives.base import NO_HESSIAN, Objective
+from fedcanon.objectives.base import NO_HESSIAN, NO_RECORDS, Objective
 from fedcanon.objectives.clipping import ROOM, clipped_total, single_gradients
 from fedcanon.objectives.flat import FlatModule
-from fedcanon.objectives.losses import Loss
+from fedcanon.objectives.losses import Loss, require_mean
 from fedcanon.objectives.perceptron import Batch, Perceptron, PerceptronAt, perceptron_of
 
 WORTH_BATCHING = 50_000
 """Up to so many parameters, a CPU computes the gradients of several records faster together."""
+
+FEW = 8
+"""The samples that a network is asked about when its loss is tried."""
+
+MOST_TRIED = 10
+"""How many clients try their losses; all if there are no more."""
 
 
 @dataclass(eq=False, repr=False)
@@ -40,6 +47,7 @@ class ModuleClients(Sequence["ModuleObjective"]):
         sizes: How many samples each client has.
         augment: What is done to the inputs of a batch in local steps, in this order.
         bfloat16: Whether local steps compute their products in that precision.
+        whole: Whether the loss is no mean over samples; see ``ModuleObjective``.
     """
 
     flat: FlatModule
@@ -49,9 +57,11 @@ class ModuleClients(Sequence["ModuleObjective"]):
     sizes: Sequence[int]
     augment: Sequence[Augmentation] = ()
     bfloat16: bool = field(default=False, kw_only=True)
+    whole: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
-        self.perceptron = None if self.bfloat16 else perceptron_of(self.flat.module, self.loss)
+        slow = self.bfloat16 or self.whole
+        self.perceptron = None if slow else perceptron_of(self.flat.module, self.loss)
         self.offsets = list(accumulate(self.sizes, initial=0))
 
     def to(self, device: torch.device) -> ModuleClients:
@@ -80,6 +90,7 @@ class ModuleClients(Sequence["ModuleObjective"]):
             self.targets[own],
             augment=self.augment,
             bfloat16=self.bfloat16,
+            whole=self.whole,
             perceptron=self.perceptron,
         )
 
@@ -117,11 +128,13 @@ class ModuleClients(Sequence["ModuleObjective"]):
 
 
 class ModuleObjective(Objective):
-    """f_i(x) = mean over the client's samples of loss(module_x(input), target).
+    """f_i(x) = loss(module_x(inputs), targets), the mean loss over the client's samples.
 
     Gradients for local steps are taken in training mode. The exact value and gradient are taken in
     evaluation mode, where inputs are as they are, normalisation uses its running statistics and f_i
-    is one well-defined function. They pass over the data in chunks.
+    is one well-defined function. They pass over the data in chunks, which is right for a mean over
+    samples only: a ``Problem`` tries that with its clients' losses, and refuses others unless they
+    are declared with ``whole``.
 
     Args:
         flat: The network, which the clients of a process share.
@@ -132,6 +145,9 @@ class ModuleObjective(Objective):
         augment: What is done to the inputs of a batch in every local step, in this order.
         bfloat16: Whether local steps compute their products in that precision. Parameters and
             gradients keep theirs.
+        whole: Whether the loss is no mean over samples, such as Cox's partial likelihood. It is
+            then always called with all samples of the client, which must fit into memory at once,
+            and mini-batches, the privacy of records and Hessians are refused.
         perceptron: The same network in a form that computes gradients faster than autograd.
     """
 
@@ -147,9 +163,10 @@ class ModuleObjective(Objective):
         augment: Sequence[Augmentation] = (),
         *,
         bfloat16: bool = False,
+        whole: bool = False,
         perceptron: Perceptron | None = None,
     ) -> None:
-        self.layout = flat.layout
+        self.layout, self.whole = flat.layout, whole
         self._bfloat16, self._perceptron = bfloat16, perceptron
         self._last: tuple[Tensor, PerceptronAt] | None = None
         self.samples = len(inputs if rows is None else rows)
@@ -182,6 +199,24 @@ class ModuleObjective(Objective):
     def taken_out(self, workspace: Tensor) -> Tensor:
         return workspace if self._perceptron is not None else workspace.clone()
 
+    def require_mean(self) -> None:
+        """Raise a ``FedcanonError`` if the loss is no mean over samples, unless that is declared.
+
+        It is tried with the targets of up to 1,024 samples, and with what the network as it is says
+        of a few.
+        """
+        if self.whole or self.samples < 2:
+            return
+        count = min(self.samples, 4 * self.chunk)
+        targets = self._at(torch.arange(count) * self.samples // count)[1]
+        self._flat.module.eval()
+        with torch.no_grad():
+            outputs = self._flat.module(self._at(slice(0, FEW))[0])
+        outputs = outputs[torch.arange(count, device=outputs.device) % len(outputs)]
+        name = getattr(self.loss, "__name__", type(self.loss).__name__)
+        piece = min(self.chunk, (count + 1) // 2)
+        require_mean(name, self.loss, outputs, targets, piece)
+
     def _at(self, batch: Tensor | slice) -> tuple[Tensor, Tensor]:
         """Inputs and targets of the client's samples at these positions."""
         rows = batch if self._rows is None else self._rows[batch]
@@ -206,6 +241,11 @@ class ModuleObjective(Objective):
 
     def _changed(self, batch: Tensor | None) -> tuple[Tensor, Tensor]:
         """Inputs and targets of a mini-batch, as a local step sees them."""
+        if self.whole and batch is not None:
+            raise FedcanonError(
+                "a loss that is no mean over samples has no mini-batches: use all samples of a "
+                'client in every step (batch_size=None, or "full" in a configuration).'
+            )
         inputs, targets = self._at(slice(None) if batch is None else batch)
         for change in self._augment:
             inputs = change(inputs)
@@ -231,6 +271,8 @@ class ModuleObjective(Objective):
             self._with(self._perceptron, x).descend_(self._batch(batch), step)
 
     def require_records(self) -> None:
+        if self.whole:
+            raise FedcanonError(NO_RECORDS)
         modules = self._flat.module.modules()
         if len(self.buffers) or any(isinstance(each, _BatchNorm) for each in modules):
             raise FedcanonError(
@@ -297,8 +339,9 @@ class ModuleObjective(Objective):
         """Outputs and targets of the client's samples in pieces, each with its share of them."""
         self._flat.module.eval()
         self._flat.load(x)
-        for start in range(0, self.samples, self.chunk):
-            inputs, targets = self._at(slice(start, start + self.chunk))
+        chunk = self.samples if self.whole else self.chunk
+        for start in range(0, self.samples, chunk):
+            inputs, targets = self._at(slice(start, start + chunk))
             yield self._flat.module(inputs), targets, len(inputs) / self.samples
 
     def outputs(self, x: Tensor) -> Tensor:
@@ -324,11 +367,11 @@ class ModuleObjective(Objective):
 
     @property
     def has_hessian(self) -> bool:
-        return single_layer(self._flat.module) is not None
+        return not self.whole and single_layer(self._flat.module) is not None
 
     def hessian(self, x: Tensor) -> Tensor:
         layer = single_layer(self._flat.module)
-        if layer is None:
+        if layer is None or self.whole:
             raise FedcanonError(NO_HESSIAN)
         self._flat.load(x)
         inputs, targets = self._at(slice(None))
@@ -351,3 +394,17 @@ class ModuleTest:
         correct = (outputs.argmax(1) == targets).double().mean()
         loss = float(self.held_out.loss(outputs, targets))
         return {"test_loss": loss, "accuracy": float(correct)}
+
+
+def require_means(clients: Sequence[Objective]) -> None:
+    """Raise a ``FedcanonError`` if a network's loss is no mean over samples and not declared so.
+
+    Args:
+        clients: Objectives of any kind. Of those of networks, ten with the most samples are tried.
+    """
+    if isinstance(clients, ModuleClients):
+        parts = (clients.flat, clients.loss, clients.inputs, clients.targets)
+        clients = [ModuleObjective(*parts, whole=clients.whole)]
+    networks = (client for client in clients if isinstance(client, ModuleObjective))
+    for client in heapq.nlargest(MOST_TRIED, networks, key=lambda client: client.samples):
+        client.require_mean()

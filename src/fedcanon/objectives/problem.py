@@ -14,7 +14,7 @@ from fedcanon.errors import FedcanonError
 from fedcanon.files import Count
 from fedcanon.layout import Layout
 from fedcanon.objectives.base import Objective
-from fedcanon.objectives.module import ModuleClients, ModuleTest
+from fedcanon.objectives.module import ModuleClients, ModuleTest, require_means
 
 Test = Callable[[Tensor], dict[str, float]]
 
@@ -66,7 +66,8 @@ class Problem:
         data: A summary of the data, for reports.
 
     Raises:
-        FedcanonError: There is no client, or weights or the start do not fit the clients.
+        FedcanonError: There is no client, weights or the start do not fit the clients, or the loss
+            of a network is no mean over samples and not declared so.
     """
 
     clients: Sequence[Objective]
@@ -93,6 +94,7 @@ class Problem:
                 f"the starting point has shape {tuple(self.start.shape)}, but the model has "
                 f"{self.layout.size} parameters."
             )
+        require_means(self.clients)
 
     def to(self, device: torch.device) -> Problem:
         """The same problem with data and model on another device.

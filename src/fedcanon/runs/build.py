@@ -28,7 +28,7 @@ from fedcanon.objectives import (
 )
 from fedcanon.objectives.augment import augmentations
 from fedcanon.objectives.logistic import LogisticTest
-from fedcanon.objectives.losses import require_mean
+from fedcanon.objectives.losses import Loss, require_mean
 from fedcanon.objectives.models import BinaryLogistic, Model, require_fit
 from fedcanon.objectives.module import ModuleTest
 from fedcanon.penalties import PENALTIES
@@ -282,7 +282,7 @@ def _module_problem(
         smallest = inputs[: 1 if config.batch_size == 1 else 2]
         require_fit(config.model.name, module, smallest, dataset.classes)
     loss = make_loss(config.loss)
-    require_mean(config.loss["name"], loss, dataset.classes)
+    _try_loss(config.loss["name"], loss, dataset.classes)
     flat, bfloat16 = FlatModule(module), config.engine.bfloat16
     if bfloat16:
         require_bfloat16(device)
@@ -290,6 +290,13 @@ def _module_problem(
     clients = ModuleClients(flat, loss, inputs, targets, sizes, augment, bfloat16=bfloat16)
     test = ModuleTest(ModuleObjective(flat, loss, *dataset.test.tensors(dtype, device)))
     return Problem(clients, flat.vector, weights, test, _summary(dataset, parts))
+
+
+def _try_loss(name: str, loss: Loss, classes: int) -> None:
+    """Refuse a loss that is no mean over samples, from random scores of samples of all classes."""
+    targets = torch.arange(min(2 * classes, 64)) % classes
+    scores = torch.randn(len(targets), classes, generator=torch.Generator().manual_seed(0))
+    require_mean(name, loss, scores, targets, piece=1)
 
 
 def _summary(dataset: Dataset, parts: list[Tensor]) -> DataSummary:
