@@ -61,14 +61,26 @@ def test_check_tells_what_holds_and_what_would_mend_the_rest(fedcanon):
     assert "Theorem 1" in out
     assert "Theorem 2" not in out
     assert "or less" in out
+    assert "Steps are automatic: a run that diverges goes back" in out
     code, out, _ = fedcanon("check", *linear, *plain, "--set", "algorithm.beta=1e-6", "--mu", "0.1")
     assert code == 0
     assert "or less" not in out
     assert "Theorem 2" in out
+    assert "diverges" not in out
+    _, out, _ = fedcanon("check", *linear, *plain, "--set", "algorithm.beta=100.0")
+    assert "Steps that are given are obeyed, also by a run that diverges." in out
     assert fedcanon("check", "--mu", "0")[0] == 2
     code, out, _ = fedcanon("check", *linear, "--set", "algorithm.alpha=1e5")
     assert code == 1
     assert "✗" in out
+
+
+def test_ctrl_c_is_no_error(fedcanon, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fedcanon.runs.config.load_config", interrupted)
+    assert fedcanon("check") == (130, "", "stopped before the end.\n")
 
 
 def test_the_remedy_that_check_names_meets_the_conditions():

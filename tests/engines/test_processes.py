@@ -246,6 +246,7 @@ def test_ctrl_c_ends_a_run_with_a_checkpoint_and_leaves_no_process(tmp_path):
     _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert "fedcanon resume" in errors
+    assert "error:" not in errors
     require_gone(workers)
     assert list(tmp_path.glob("*/checkpoints/*"))
 
@@ -253,8 +254,9 @@ def test_ctrl_c_ends_a_run_with_a_checkpoint_and_leaves_no_process(tmp_path):
 def test_workers_end_with_a_run_that_is_killed(tmp_path):
     process, workers = started(tmp_path)
     process.kill()
-    process.communicate()
+    _, errors = process.communicate()
     require_gone(workers)
+    assert errors == ""
 
 
 @pytest.mark.slow

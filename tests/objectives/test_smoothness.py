@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from fedcanon import FedcanonError, FlatModule, Logistic, ModuleObjective
+from fedcanon import FedcanonError, FlatModule, Logistic, ModuleObjective, Problem
 from fedcanon.objectives import curvature, smoothness
 from tests.problems import logistics, quadratics
 from tests.problems import smoothness as exact_smoothness
@@ -43,6 +43,33 @@ def test_power_iteration_agrees_with_the_hessian_of_a_network():
     largest = float(torch.linalg.eigvalsh(hessian).abs().max())
     found = curvature(objective, flat.vector.clone(), np.random.default_rng(0), 1000, 1e-8)
     assert found == pytest.approx(largest, rel=1e-3)
+
+
+class Counted(ModuleObjective):
+    """Notes over how many samples its gradients are."""
+
+    seen = 0
+
+    def value_and_gradient(self, x):
+        Counted.seen = max(Counted.seen, self.samples)
+        return super().value_and_gradient(x)
+
+
+def test_the_smoothness_of_a_network_looks_at_some_of_many_samples():
+    torch.manual_seed(0)
+    flat = FlatModule(nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3)))
+    inputs, targets = torch.randn(6000, 6), torch.randint(3, (6000,))
+    rows = torch.arange(6000).view(2, -1)
+    parts = (flat, nn.CrossEntropyLoss(), inputs, targets)
+    exact = max(
+        curvature(ModuleObjective(*parts, own), flat.vector.clone(), np.random.default_rng(0))
+        for own in rows
+    )
+    problem = Problem([Counted(*parts, own) for own in rows], flat.vector)
+    assert smoothness(problem, np.random.default_rng(0)) == pytest.approx(exact, rel=0.15)
+    assert Counted.seen == 1024
+    same = problem.clients[0].over_some(3000, np.random.default_rng(0))
+    assert same is problem.clients[0]
 
 
 def test_a_flat_objective_has_no_estimate():

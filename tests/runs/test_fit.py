@@ -1,6 +1,7 @@
 """Measures, stopping rules and the numbers in a record."""
 
 import math
+from threading import Event, Thread
 
 import pytest
 import torch
@@ -12,6 +13,8 @@ from fedcanon import (
     FedCanonPlus,
     Federation,
     Observer,
+    Problem,
+    Quadratic,
     fit,
     resume,
     train,
@@ -19,7 +22,9 @@ from fedcanon import (
 from fedcanon.algorithms import Schedule
 from fedcanon.penalties import L1, MCP, Box
 from fedcanon.runs.measures import is_small, stationarity, stationarity_step
+from fedcanon.threads import one_thread
 from tests.problems import golden, logistics, quadratics, vector
+from tests.waiting import PATIENCE
 
 
 def test_records_before_during_and_after():
@@ -192,5 +197,61 @@ def test_a_run_has_one_thread_and_gives_the_others_back():
         with pytest.raises(FedcanonError):
             fit(Federation(golden(), PGD(0.2), L1(0.1)), 0)
         assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+
+
+class Clock(Quadratic):
+    """Notes how many threads there are when its gradient is taken."""
+
+    seen = ()
+
+    def gradient(self, x, batch):
+        self.seen = {*self.seen, torch.get_num_threads()}
+        return super().gradient(x, batch)
+
+
+def test_a_single_round_has_one_thread_too():
+    before, client = torch.get_num_threads(), Clock(torch.ones(2), torch.ones(2))
+    torch.set_num_threads(3)
+    try:
+        Federation(Problem([client], torch.zeros(2)), FedCanonPlus(0.1, 0.1, 2), L1(0.1)).step()
+        assert (client.seen, torch.get_num_threads()) == ({1}, 3)
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_runs_at_the_same_time_give_the_threads_back():
+    """A thread that begins while another is limited must not take that for the usual number."""
+    before, events, found = torch.get_num_threads(), [Event(), Event()], []
+
+    def first():
+        with one_thread():
+            events[0].set()
+            assert events[1].wait(PATIENCE)
+        found.append(torch.get_num_threads())
+
+    def second():
+        assert events[0].wait(PATIENCE)
+        with one_thread(), one_thread():
+            events[1].set()
+            threads[0].join(PATIENCE)
+            found.append(torch.get_num_threads())
+        found.append(torch.get_num_threads())
+
+    def later():
+        found.append(torch.get_num_threads())
+
+    torch.set_num_threads(3)
+    threads = [Thread(target=first), Thread(target=second)]
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(PATIENCE)
+        threads.append(Thread(target=later))
+        threads[-1].start()
+        threads[-1].join(PATIENCE)
+        assert found == [3, 1, 3, 3]
     finally:
         torch.set_num_threads(before)

@@ -23,6 +23,9 @@ app = typer.Typer(
 )
 console = Console(highlight=False)
 
+INTERRUPTED = 128 + signal.SIGINT
+"""The exit code of a program that Ctrl-C has ended."""
+
 ConfigFile = Annotated[
     Path | None, typer.Argument(help="TOML file; the default run without one.", show_default=False)
 ]
@@ -97,8 +100,8 @@ def common(
 def main() -> None:
     """Run the command line.
 
-    A user's mistake ends with one message and exit code 2, a run that was asked to stop with the
-    exit code of Ctrl-C.
+    A user's mistake ends with one message and exit code 2, Ctrl-C with a sentence and exit code
+    130, whether a run could be kept or not.
     """
     # One thread gives the same bits on every machine and does not stall when cores are busy.
     # PyTorch reads this when a command imports it.
@@ -107,7 +110,11 @@ def main() -> None:
         app()
     except RunStoppedError as stop:
         Console(stderr=True, highlight=False).print(plain(stop), soft_wrap=True)
-        sys.exit(128 + signal.SIGINT)
+        sys.exit(INTERRUPTED)
+    except SystemExit as end:
+        if end.code == INTERRUPTED:  # what Typer makes of Ctrl-C, without a word
+            Console(stderr=True, highlight=False).print("stopped before the end.")
+        raise
     except FedcanonError as error:
         message = f"[bold red]error:[/] {plain(error)}"
         Console(stderr=True, highlight=False).print(message, soft_wrap=True)

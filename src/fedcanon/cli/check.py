@@ -20,6 +20,7 @@ def check(
     from fedcanon.runs.check import PROX_STEP, check_config
     from fedcanon.runs.config import load_config
     from fedcanon.runs.guarantee import guarantees
+    from fedcanon.runs.steps import chooses_steps, open_steps
 
     settings = load_config(config, set_ or [])
     for promise in guarantees(settings):
@@ -44,6 +45,11 @@ def check(
     for setting, value in report.remedy.items():
         made = "; the page of the method gives its formula" if setting == PROX_STEP else ""
         console.print(f"{setting} = {value:.3g} or less would meet all conditions on it{made}.")
+    automatic = chooses_steps(settings.algorithm, open_steps(settings.algorithm))
+    if automatic:
+        console.print("Steps are automatic: a run that diverges goes back and halves them.")
+    elif report.remedy:
+        console.print("Steps that are given are obeyed, also by a run that diverges.")
     if report.remedy:
         console.print("[dim]✗ must hold; – is sufficient, but runs often converge without it.[/]")
     if any(condition.required and not condition.holds for condition in report.conditions):

@@ -202,7 +202,7 @@ def _serve(
     while True:
         try:
             message = connection.recv_bytes()
-        except EOFError:
+        except (EOFError, ConnectionError):  # the main process has ended
             return
         function, order, task = arena.load(message)
         arena.begin(region)
@@ -212,7 +212,7 @@ def _serve(
             result = error
         try:
             connection.send_bytes(arena.dump(result))
-        except ConnectionError:  # the main process has ended
+        except ConnectionError:
             return
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -41,6 +42,10 @@ class Objective(ABC):
     @abstractmethod
     def value_and_gradient(self, x: Tensor) -> tuple[float, Tensor]:
         """f_i(x) and the exact ∇f_i(x), a new tensor."""
+
+    def over_some(self, count: int, rng: np.random.Generator) -> Objective:
+        """The same loss over ``count`` of its samples, if it has more and can leave some out."""
+        return self
 
     def full_gradient(self, x: Tensor) -> Tensor:
         """∇f_i(x), exact, as a new tensor."""

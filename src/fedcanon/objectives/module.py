@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Self, overload
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -183,6 +184,14 @@ class ModuleObjective(Objective):
         moved._flat = flat
         moved._inputs, moved.targets = self._inputs.to(device), self.targets.to(device)
         return moved
+
+    def over_some(self, count: int, rng: np.random.Generator) -> ModuleObjective:
+        if self.whole or self.samples <= count:
+            return self
+        chosen = torch.from_numpy(np.sort(rng.choice(self.samples, count, replace=False)))
+        thinned, rows = copy.copy(self), chosen if self._rows is None else self._rows[chosen]
+        thinned._rows, thinned.samples = rows, count
+        return thinned
 
     def module(self, x: Tensor, buffers: Tensor) -> nn.Module:
         copied = copy.deepcopy(self._flat)

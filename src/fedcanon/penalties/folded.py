@@ -51,7 +51,7 @@ class _Folded(Separable):
 
 @dataclass(frozen=True)
 class MCP(_Folded):
-    """Minimax concave penalty.
+    """Minimax concave penalty; form = "lambda" is that of ncvreg and skglm.
 
     h(x) = w Σ_j φ(|x_j|) with φ(m) = λm − m²/(2γ) for m ≤ γλ and γλ²/2 beyond.
     ρ = w/γ, B = d (wλ)². Form "scaled": w = κ, λ = 1; form "lambda": w = 1, λ = κ.
@@ -62,7 +62,10 @@ class MCP(_Folded):
         kappa: The strength κ > 0.
         gamma: Where the penalty stops growing, in units of λ; γ > 0. The smaller it is, the
             larger is ρ.
-        form: "scaled" multiplies the penalty by κ; "lambda" makes κ its λ.
+        form: "scaled" multiplies the penalty by κ, so that it is flat beyond γ whatever κ is;
+            "lambda" makes κ its λ, and it is flat beyond γκ. The latter is the MCP of Zhang 2010,
+            ncvreg and skglm, and the default of ``fedcanon glm`` and ``FederatedGLM``. Solutions
+            differ: for coefficients from theirs, take "lambda".
 
     Examples:
         Small entries become zero, large ones stay as they are:
@@ -107,7 +110,7 @@ class MCP(_Folded):
 
 @dataclass(frozen=True)
 class SCAD(_Folded):
-    """Smoothly clipped absolute deviation.
+    """Smoothly clipped absolute deviation; form = "lambda" is that of ncvreg and skglm.
 
     h(x) = w Σ_j φ(|x_j|) with φ(m) = λm for m ≤ λ, (2Aλm − m² − λ²)/(2(A − 1)) for m ≤ Aλ and
     (A + 1)λ²/2 beyond. ρ = w/(A − 1), B = d (wλ)². Form "scaled": w = κ, λ = 1; form "lambda":
@@ -120,7 +123,10 @@ class SCAD(_Folded):
         kappa: The strength κ > 0.
         A: Where the penalty stops growing, in units of λ; A > 2. The smaller it is, the larger
             is ρ.
-        form: "scaled" multiplies the penalty by κ; "lambda" makes κ its λ.
+        form: "scaled" multiplies the penalty by κ, so that it is flat beyond A whatever κ is;
+            "lambda" makes κ its λ, and it is flat beyond Aκ. The latter is the SCAD of Fan and Li
+            2001, ncvreg and skglm, and the default of ``fedcanon glm`` and ``FederatedGLM``.
+            Solutions differ: for coefficients from theirs, take "lambda".
 
     Examples:
         Small entries become zero, large ones stay as they are:

@@ -13,6 +13,7 @@ from fedcanon.runs.build import build_problem, check_names
 from fedcanon.runs.config import Config
 from fedcanon.runs.named import make_algorithm, make_penalty
 from fedcanon.runs.steps import estimated_smoothness, with_steps
+from fedcanon.threads import one_thread
 
 PROX_STEP = "prox step"
 """The name of the setting for methods whose prox has another step than α, such as FedADMM's 1/η."""
@@ -76,6 +77,7 @@ def _just_below(condition: Condition) -> float:
     return math.floor(limit / unit) * unit
 
 
+@one_thread()
 def check_config(config: Config, mu: float | None = None) -> Report:
     """Estimate L for a configuration and check its step sizes against all conditions.
 

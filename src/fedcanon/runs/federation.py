@@ -50,6 +50,7 @@ from fedcanon.runs.guard import Guard
 from fedcanon.runs.measures import Cost
 from fedcanon.runs.privacy import Parts, Spending, private_parts
 from fedcanon.runs.record_checks import selection_is_noise
+from fedcanon.threads import one_thread
 
 
 class Federation:
@@ -267,8 +268,9 @@ class Federation:
         chosen = rng.choice(len(able), min(self.participants, len(able)), replace=False)
         return sorted(able[position] for position in chosen.tolist())
 
+    @one_thread()
     def step(self, participants: list[int] | None = None) -> Evaluation | None:
-        """Run one round, with the given participants or with random ones.
+        """Run one round on one thread, with the given participants or with random ones.
 
         Returns:
             The measures of the model before the round, if the engine was asked for them.

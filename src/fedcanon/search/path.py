@@ -33,6 +33,7 @@ from fedcanon.search.kappas import automatic_kappas, is_deep, null_model, requir
 from fedcanon.search.point import Parameters, Point, keep_point, load_point
 from fedcanon.search.search_folder import SearchIdentity, open_search, write_table
 from fedcanon.search.selection import Selection, bic, hold_out
+from fedcanon.threads import one_thread
 
 TABLE, SELECTED = "path.csv", "selected.toml"
 
@@ -100,6 +101,7 @@ class FollowedPath:
         return torch.stack([torch.cat(row) for row in rows]).numpy()
 
 
+@one_thread()
 def follow(search: PathSearch, folder: Path, watch: WatchRun) -> FollowedPath:
     """Train the models of a path that its folder does not have yet, and select one.
 
