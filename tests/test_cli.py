@@ -2,11 +2,12 @@
 
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
 
-from fedcanon import build, fit, load_config
+from fedcanon import FedcanonError, build, fit, load_config
 from fedcanon.runs.check import check_config
 
 SHORT = ["--set", "rounds=3", "--set", "model.name=linear"]
@@ -45,6 +46,23 @@ def test_run_writes_a_picture(fedcanon, tmp_path):
         assert code == 2
         assert "cannot write the picture" in err
         assert not out  # nothing was trained first
+
+
+def test_run_says_how_clients_are_weighed(fedcanon):
+    for weights, words in (("uniform", "10 clients of equal weight"), ("samples", "by samples")):
+        _, out, _ = fedcanon("run", *SHORT, "--set", f"clients.weights={weights}")
+        assert words in " ".join(out.split())
+
+
+def test_a_warning_is_one_sentence(fedcanon, monkeypatch):
+    def warned(*_):
+        warnings.warn("look here.", stacklevel=1)
+        raise FedcanonError("no.")
+
+    monkeypatch.setattr("fedcanon.cli.check.load_config", warned)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        assert fedcanon("check") == (2, "", "warning: look here.\nerror: no.\n")
 
 
 def test_a_method_that_ignores_the_penalty_says_so(fedcanon):

@@ -224,6 +224,17 @@ def test_a_test_file_is_encoded_as_the_training_file(table):
     assert data.test.inputs[0, 3:6].tolist() == [0, 0, 0]  # a town unknown in training
 
 
+def test_a_category_of_test_data_alone_is_told_with_its_rows(tmp_path):
+    train = pd.DataFrame({"ward": ["a", "b"] * 10, "age": range(20), "y": [0, 1] * 10})
+    test = train.assign(ward=["a", "c", "c", "d"] * 5)
+    for name, frame in (("train", train), ("test", test)):
+        frame.to_csv(tmp_path / f"{name}.csv", index=False)
+    words = r"'ward' has 15 of 20 rows with a category that the training data do not have, .*'c'"
+    with pytest.warns(UserWarning, match=words):
+        data = from_table(str(tmp_path / "train.csv"), "y", test=str(tmp_path / "test.csv"))
+    assert data.test.inputs[1].tolist()[-2:] == [0, 0]
+
+
 def test_wide_categories_become_a_sparse_matrix(tmp_path):
     frame = pd.DataFrame({"code": [f"c{i % 50:02}" for i in range(500)], "y": [0, 1] * 250})
     frame.to_csv(tmp_path / "codes.csv", index=False)

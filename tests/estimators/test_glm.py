@@ -345,3 +345,15 @@ def test_folds_from_a_random_state():
     assert np.array_equal(first.values, second.values)
     third = clone(model).set_params(random_state=1).fit(X, y).validation_.deviance
     assert not np.array_equal(first.values, third.values)
+
+
+def test_a_category_that_no_site_had_is_told_with_its_rows():
+    X, y, _, sites = patients()
+    X = X[X["ward"] != "rare"][["ward", "sex"]]
+    model = FederatedGLM("poisson", kappa=0.01).fit(X, y[X.index], groups=sites[X.index])
+    new = X.assign(ward=["new", *X["ward"][1:]])
+    words = "'ward' has 1 of .* rows with a category .*'new', which counts as 'A'"
+    with pytest.warns(UserWarning, match=words):
+        found = model.predict(new)
+    assert found[1:] == pytest.approx(model.predict(X)[1:])
+    assert found[0] == model.predict(X.assign(ward="A"))[0]

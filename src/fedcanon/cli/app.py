@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -103,6 +104,7 @@ def main() -> None:
     A user's mistake ends with one message and exit code 2, Ctrl-C with a sentence and exit code
     130, whether a run could be kept or not.
     """
+    warnings.formatwarning = lambda message, *_: f"warning: {message}\n"  # without a place in code
     # One thread gives the same bits on every machine and does not stall when cores are busy.
     # PyTorch reads this when a command imports it.
     os.environ["OMP_NUM_THREADS"] = "1"

@@ -40,8 +40,8 @@ FLOATS = (np.float64, np.float32)
 class Federated(BaseEstimator):
     """Minimises f + h over clients: the parameters, and how they become a run.
 
-    f is the mean loss over all samples, whichever client has them. The penalty h acts on weights
-    and not on biases. ``fit`` looks at the parameters.
+    f is the mean loss over all samples, whichever client has them, unless ``weights`` says
+    otherwise. The penalty h acts on weights and not on biases. ``fit`` looks at the parameters.
 
     Args:
         penalty: h, by its name in ``fedcanon list penalties`` if it has a ``kappa``, or as a
@@ -65,6 +65,8 @@ class Federated(BaseEstimator):
         hidden: Sizes of hidden layers, with ReLU between them; none is a linear model.
         fit_intercept: Whether layers have biases.
         random_state: Seed of mini-batches and of a network's start.
+        weights: How clients are weighed in f: by their "samples", or "uniform", all the same, which
+            is the default of ``clients.weights`` in a configuration.
         privacy: None, or a dictionary such as ``{"epsilon": 3}``, with which the model is
             differentially private: it hides whether a record was among the data, and nothing else
             is told of them. ``PrivacySettings`` has its keys and their defaults. Then ``rounds``
@@ -85,6 +87,7 @@ class Federated(BaseEstimator):
     hidden: Sequence[int] = ()
     fit_intercept: bool = True
     random_state: int | np.random.RandomState | None = None
+    weights: str = "samples"
     privacy: Mapping[str, Any] | None = None
 
     def __sklearn_tags__(self) -> Tags:
@@ -98,6 +101,10 @@ class Federated(BaseEstimator):
     @one_thread()
     def _train(self, problem: Problem, seed: int) -> None:
         """Solve the problem and keep the model."""
+        if self.weights not in ("samples", "uniform"):
+            raise FedcanonError(f'weights must be "samples" or "uniform", not {self.weights!r}.')
+        if self.weights == "uniform":
+            problem = replace(problem, weights=())
         penalty = self._penalty(problem.layout)
         self.privacy_: Privacy | None = None
         self.epsilon_: float | None = None

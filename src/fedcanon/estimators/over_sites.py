@@ -16,6 +16,7 @@ from sklearn.utils import Tags, check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
+from fedcanon.data.own.tables import warn_of_new
 from fedcanon.errors import FedcanonError
 from fedcanon.estimators.private import read_privacy, train_privately
 from fedcanon.estimators.problems import (
@@ -32,6 +33,7 @@ from fedcanon.statistics.site import StudySite
 from fedcanon.statistics.solving import Solution
 from fedcanon.statistics.study import Question, Study, begin_study
 from fedcanon.tables.preparing import Missing, Plan
+from fedcanon.tables.recipe import OTHER, Category, texts
 from fedcanon.tables.site import NO_GUARDS, SiteTable
 from fedcanon.tables.sites import LocalSites
 
@@ -329,6 +331,12 @@ class OverSites(BaseEstimator):
             self.study_.model.recipe.parts,
         )
         columns = site.plain([parts[k] for k in self._order([part.name for part in parts])])
+        for part in parts:
+            if isinstance(part, Category) and OTHER not in (
+                known := {part.reference, *part.levels}
+            ):
+                values = texts(site.table[part.name].dropna())
+                warn_of_new(part.name, values, known, f"which counts as {part.reference!r}")
         scores: Array = columns @ np.atleast_2d(self.coef_).T
         return scores
 

@@ -83,7 +83,7 @@ def rows_of_clients(groups: Any, X: Features | pd.DataFrame) -> list[Rows]:
 
 
 def linear_problem(clients: Sequence[Objective], dtype: np.dtype[Any]) -> Problem:
-    """Clients with a gradient in closed form, weighted by their samples, started at 0.
+    """Clients with a gradient in closed form, weighed by their samples, started at 0.
 
     Args:
         clients: The objective of each client.
@@ -104,7 +104,7 @@ def network_problem(
     loss: Loss,
     seed: int,
 ) -> Problem:
-    """A network with ReLU between its layers, clients weighted by their samples.
+    """A network with ReLU between its layers, clients weighed by their samples.
 
     It is started at PyTorch's random initialisation; a single layer, whose problem is convex, at 0.
 

@@ -6,6 +6,7 @@ MLP, FedCanon+ with MCP.
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -73,7 +74,11 @@ class DataSection(Section):
 
 
 class ClientsSection(Section):
-    """How many clients there are, how many take part in a round, and how they are weighted."""
+    """How many clients there are, how many take part in a round, and how they are weighed.
+
+    f = Σ p_i f_i with ``weights`` "uniform" has p_i = 1/N: a small client counts as much as a large
+    one. With "samples", which is what estimators do by default, f is the mean loss over all samples.
+    """
 
     count: PositiveInt = 10
     participants: PositiveInt | None = None
@@ -225,20 +230,20 @@ class Config(Section):
     adversary: AdversarySection | None = None
 
 
-def load_config(path: Path | None = None, settings: Sequence[str] = ()) -> Config:
+def load_config(path: str | os.PathLike[str] | None = None, settings: Sequence[str] = ()) -> Config:
     """Read a TOML file and apply settings ``key=value``; without a file, change the default run.
 
     Raises:
         FedcanonError: The file cannot be read, or a setting is not valid.
     """
-    table = {} if path is None else read_toml(path)
+    table = {} if path is None else read_toml(Path(path))
     for setting in settings:
         _apply(table, setting)
     return _completed(table)
 
 
 def make_config(
-    source: Config | str | Path | Mapping[str, Any] | None, settings: Mapping[str, Any]
+    source: Config | str | os.PathLike[str] | Mapping[str, Any] | None, settings: Mapping[str, Any]
 ) -> Config:
     """Make a configuration from Python values.
 
@@ -254,7 +259,7 @@ def make_config(
     table: Table = {}
     if isinstance(source, Config):
         table = source.model_dump()
-    elif isinstance(source, str | Path):
+    elif isinstance(source, str | os.PathLike):
         table = read_toml(Path(source))
     elif source is not None:
         _change(table, source)

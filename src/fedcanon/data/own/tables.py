@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Collection
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,8 @@ def from_table(
     """Your own table: a CSV or Parquet file with one row for each sample.
 
     Columns of numbers are standardised with the mean and deviation of the training data. A column
-    of strings or categories becomes one column of zeros and ones for each value.
+    of strings or categories becomes one column of zeros and ones for each value; a value that only
+    test data have is zero in all of them, and a warning says so.
 
     Args:
         path: The table of the training data.
@@ -33,6 +36,9 @@ def from_table(
     Raises:
         FedcanonError: A table cannot be read, lacks a column or values, or has a column that is
             neither numbers nor categories.
+
+    Warns:
+        UserWarning: Test data have a category that the training data do not have.
     """
     return build(
         Path(path).name.partition(".")[0],
@@ -85,6 +91,24 @@ def table_samples(part: str, table: Any, label: str, client: str | None) -> Samp
     return Samples(part, table.drop(columns=named), table[label].tolist(), users)
 
 
+def warn_of_new(column: str, values: Any, known: Collection[Any], taken: str) -> None:
+    """Warn if a column has values that a model has never seen.
+
+    Args:
+        column: The name of the column.
+        values: Its values, as a series of pandas.
+        known: The values that the model has seen.
+        taken: What is done with others, at the end of a sentence.
+    """
+    new = values[~values.isin(known)]
+    if len(new):
+        warnings.warn(
+            f"the column '{column}' has {len(new)} of {len(values)} rows with a category that the "
+            f"training data do not have, such as {new.iloc[0]!r}, {taken}.",
+            stacklevel=2,
+        )
+
+
 def encode_tables(train: Any, test: Any) -> tuple[Inputs, Inputs]:
     """Standardise numeric columns and one-hot encode the others, as the training table says."""
     from pandas.api import types
@@ -113,6 +137,8 @@ def encode_tables(train: Any, test: Any) -> tuple[Inputs, Inputs]:
         )
     if not len(train.columns):
         raise FedcanonError("the table has no column besides labels and clients: add features.")
+    for column in categories:
+        warn_of_new(column, test[column], set(train[column]), "which is taken as none of them")
     # Take more than a second to import.
     from sklearn.compose import ColumnTransformer
     from sklearn.preprocessing import OneHotEncoder, StandardScaler

@@ -86,10 +86,11 @@ def _attack(adversary: AdversarySection) -> str:
 
 
 def clients_of(config: Config) -> str:
-    """How many clients there are and take part."""
+    """How many clients there are and take part, and how they are weighed."""
     count, participants = config.clients.count, config.clients.participants
     of = "" if participants in (None, count) else f"{participants:,} of "
-    return f"{of}{count:,} clients{' per round' if of else ''}"
+    weight = {"uniform": "of equal weight", "samples": "weighed by samples"}[config.clients.weights]
+    return f"{of}{count:,} clients {weight}{' per round' if of else ''}"
 
 
 def progress(run: Run) -> dict[str, Any]:
