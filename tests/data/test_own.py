@@ -216,7 +216,8 @@ def test_a_test_file_is_encoded_as_the_training_file(table):
     later = people(20, seed=1)
     later.loc[0, "town"] = "Essen"
     later[later.columns[::-1]].to_csv(table / "later.csv", index=False)
-    data = from_table(table / "people.csv", "outcome", test=table / "later.csv")
+    with pytest.warns(UserWarning, match="'town' has 1 of 20 rows .* 'Essen'"):
+        data = from_table(table / "people.csv", "outcome", test=table / "later.csv")
     assert (len(data.train), len(data.test), data.note) == (60, 20, "")
     income = people().income
     expected = (later.income - income.mean()) / income.std(ddof=0)

@@ -35,6 +35,7 @@ def test_without_settings_it_is_the_default_run():
 
 def test_a_file_and_settings_on_top(write):
     path = write('seed = 3\n[algorithm]\nname = "fedcanon"\nbeta = 0.2\n[data]\nname = "digits"\n')
+    assert load_config(str(path)) == load_config(path)
     config = load_config(path, ["algorithm.beta=0.3", "data.partition=iid", "stop.gradient=1e-3"])
     assert (config.seed, config.data.partition, config.stop.gradient) == (3, "iid", 1e-3)
     # Another method starts from its own defaults: no alpha means α = βK.

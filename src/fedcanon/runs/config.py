@@ -76,8 +76,8 @@ class DataSection(Section):
 class ClientsSection(Section):
     """How many clients there are, how many take part in a round, and how they are weighed.
 
-    f = Σ p_i f_i with ``weights`` "uniform" has p_i = 1/N: a small client counts as much as a large
-    one. With "samples", which is what estimators do by default, f is the mean loss over all samples.
+    With the ``weights`` "uniform", a small client counts as much as a large one. With "samples",
+    the default of estimators, f is the mean loss over all samples.
     """
 
     count: PositiveInt = 10

@@ -36,7 +36,7 @@ CONDITIONAL = (
 )
 
 
-def write_report(findings: Findings, path: Path) -> None:
+def write_report(findings: Findings, path: str | Path) -> None:
     """Write all that a study has found as one page; the file is there whole or not at all.
 
     Raises:
@@ -44,17 +44,17 @@ def write_report(findings: Findings, path: Path) -> None:
     """
     text = page(findings)
     with explained(f"cannot write the report {path}"):
-        write_whole(path, text)
+        write_whole(Path(path), text)
 
 
-def write_coefficients(findings: Findings, path: Path) -> None:
+def write_coefficients(findings: Findings, path: str | Path) -> None:
     """Write the table of coefficients as a CSV file.
 
     Raises:
         FedcanonError: It cannot be written.
     """
     with explained(f"cannot write the table {path}"):
-        write_whole(path, findings.table.to_csv())
+        write_whole(Path(path), findings.table.to_csv())
 
 
 def page(findings: Findings) -> str:
