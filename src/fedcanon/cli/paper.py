@@ -103,12 +103,15 @@ def _show(outcome: Outcome) -> None:
         console.print(shown)
     marks = {True: "[green]✓[/]", False: "[red]✗[/]", None: "[dim]·[/]"}
     for claim in outcome.claims:
-        lines = Group(
+        lines: list[Text | str] = [
             Text(f"claim: {claim.paper}"),
-            Text(f"measured: {claim.measured}"),
+            Text(f"{'constant steps' if claim.best else 'measured'}: {claim.measured}"),
             f"{marks[claim.agrees]} {claim.verdict}",
-        )
+        ]
+        if claim.best:
+            lines.append(Text(f"best known steps: {claim.best.measured}"))
+            lines.append(f"{marks[claim.best.agrees]} {claim.best.verdict}")
         console.print()
-        console.print(Padding(lines, (0, 0, 0, 1)))
+        console.print(Padding(Group(*lines), (0, 0, 0, 1)))
     for note in outcome.notes:
         console.print(Text(f"\nnote: {note}", style="dim"))
