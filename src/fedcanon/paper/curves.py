@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from string import ascii_lowercase
+from string import ascii_letters
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -31,18 +31,27 @@ class Panel:
 
 
 def draw(
-    panels: Sequence[Panel], *, rows: int = 1, common_legend: bool = True, common_y: bool = False
+    panels: Sequence[Panel],
+    *,
+    columns: int | None = None,
+    common_legend: bool = True,
+    common_y: bool = False,
 ) -> Figure:
-    """The panels in rows, with one legend below or, where labels differ, one in each.
+    """The panels in rows of so many columns, or in one row.
+
+    There is one legend below or, where labels differ, one in each panel.
 
     With one legend a label looks the same in every panel, also where others are missing.
     """
-    columns = math.ceil(len(panels) / rows)
+    columns = min(columns or len(panels), len(panels))
+    rows = math.ceil(len(panels) / columns)
     figure = Figure(figsize=(3.6 * columns, 3.4 * rows), layout="constrained")
-    places = figure.subplots(rows, columns, squeeze=False, sharey=common_y).flat
+    places = figure.subplots(rows, columns, squeeze=False, sharey=common_y).ravel()
+    for axes in places[len(panels) :]:
+        axes.set_visible(False)
     everywhere = list(dict.fromkeys(label for panel in panels for label in panel.curves))
     handles: dict[str, Line2D] = {}
-    for letter, axes, panel in zip(ascii_lowercase, places, panels, strict=False):
+    for letter, axes, panel in zip(ascii_letters, places, panels, strict=False):
         labels = everywhere if common_legend else list(panel.curves)
         for label, (x, y, *band) in panel.curves.items():
             style = _style(labels.index(label), len(x))
@@ -61,8 +70,9 @@ def draw(
             axes.set_yscale("log")
         if panel.after_start:
             later = [value for _, y, *_ in panel.curves.values() for value in y[1:]]
-            margin = max(0.08 * (max(later) - min(later)), 0.01)
-            axes.set_ylim(min(later) - margin, max(later) + margin)
+            if later:  # not if all curves diverged at once
+                margin = max(0.08 * (max(later) - min(later)), 0.01)
+                axes.set_ylim(min(later) - margin, max(later) + margin)
         if not common_legend:
             axes.legend(fontsize=7, frameon=False)
     if common_legend:

@@ -39,7 +39,7 @@ class RepeatedLengths(FashionLengths):
     """
 
     every: int | None = 10
-    betas: tuple[float, ...] = (0.02, 0.05, 0.1, 0.2, 0.4)
+    betas: tuple[float, ...] = (0.02, 0.05, 0.1, 0.2)
     tuning_rounds: int = 30
     last: int = 3
     """Measurements at the end over which the accuracy is averaged."""
@@ -57,7 +57,7 @@ SETTINGS = {
         last=1,
         seeds=(0,),
     ),
-    Scale.laptop: RepeatedLengths(rounds=150),
+    Scale.laptop: RepeatedLengths(rounds=120),
     Scale.paper: RepeatedLengths(tuning_rounds=200),
 }
 
@@ -103,7 +103,8 @@ def run(scale: Scale, trainer: Trainer) -> Iterator[Outcome]:
             "to rounding: their differences show how far chance goes.",
         ],
         figure=draw(
-            [_panel(f"{shown}, {s}", own[s][shown]) for s in Shape for shown in PARTITIONS], rows=2
+            [_panel(f"{shown}, {s}", own[s][shown]) for s in Shape for shown in PARTITIONS],
+            columns=len(PARTITIONS),
         ),
     )
 

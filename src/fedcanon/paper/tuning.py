@@ -135,8 +135,8 @@ def of_each(results: Results, what: Callable[[Trained], Any]) -> dict[str, dict[
 class Tuner:
     """Chooses the settings of methods by validation, and trains with them.
 
-    A validation takes ``rounds``, the training that follows is repeated for all ``seeds``, and its
-    accuracy is the mean of the ``last`` measurements.
+    A validation takes ``rounds`` and is measured after ``every`` so many; the training that follows
+    is repeated for all ``seeds``, and its accuracy is the mean of the ``last`` measurements.
     """
 
     trainer: Trainer
@@ -144,6 +144,7 @@ class Tuner:
     rounds: int
     seeds: Sequence[int] = (0,)
     last: int = 1
+    every: int = MEASURED_EVERY
 
     def train(
         self, label: str, config: Config, grid: Grid, shape: Shape = Shape.constant
@@ -171,7 +172,7 @@ class Tuner:
         points = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
         if len(points) == 1:
             return Tuned(points, [])
-        lengths = {"rounds": self.rounds, "evaluate.every": MEASURED_EVERY}
+        lengths = {"rounds": self.rounds, "evaluate.every": self.every}
         short = changed(config, {**lengths, "data.partition": "users"})
         validation = held_out(config, self.dataset)
         losses = []
