@@ -90,8 +90,10 @@ class Trained:
 
     @property
     def shown(self) -> str:
-        """The accuracy and β as text."""
-        return f"{'diverged' if self.diverged else f'{self.accuracy:.4f}'} (β {self.beta:g})"
+        """The accuracy, its deviation over seeds and β as text."""
+        spread = f"±{self.deviation:.4f}" if len(self.trainings) > 1 else ""
+        accuracy = "diverged" if self.diverged else f"{self.accuracy:.4f}{spread}"
+        return f"{accuracy} (β {self.beta:g})"
 
     @property
     def deviation(self) -> float:
