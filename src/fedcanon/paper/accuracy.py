@@ -39,7 +39,7 @@ PAPER_ROUNDS = 200
 class RowLengths(Lengths):
     """How the rows of one model are run; of all this the paper gives only α = 0.1."""
 
-    every: int | None = 20
+    every: int | None = 25
     betas: tuple[float, ...] = (0.005, 0.01, 0.02, 0.05)
     alphas: tuple[float, ...] = (0.1, 0.2, 0.4, 1.0)
     """α of FedCanon and FedCanon+."""
@@ -110,8 +110,7 @@ PLANS = {
                 alphas=(0.1, 0.5),
                 etas=(0.5, 2.0),
                 tuning_rounds=8,
-                samples=(10_000, 2000),
-                seeds=(0,),
+                samples=(20_000, 2000),
             ),
         },
     ),

@@ -57,7 +57,7 @@ SETTINGS = {
         last=1,
         seeds=(0,),
     ),
-    Scale.laptop: RepeatedLengths(rounds=120),
+    Scale.laptop: RepeatedLengths(rounds=150),
     Scale.paper: RepeatedLengths(tuning_rounds=200),
 }
 
