@@ -21,6 +21,7 @@ from fedcanon import (
 )
 from fedcanon.algorithms import (
     ZA1,
+    Cosine,
     DecentralisedProxSkip,
     FastFedDA,
     FedADMM,
@@ -259,6 +260,13 @@ def test_07_fedcanon_without_penalty_is_scaffnew_that_communicates_every_k_steps
 def test_08_za1_without_penalty_is_fedcanon(case, server_step):
     alpha = case.local["beta"] * server_step * K
     fedcanon, za1 = FedCanon(alpha, **case.local), ZA1(server_step=server_step, **case.local)
+    assert difference(case.path(za1, Zero()), case.path(fedcanon, Zero())) < 1e-13
+
+
+def test_08_with_falling_steps(case):
+    """Control variables are scaled by the step of the round in which they were measured."""
+    beta = Cosine(case.local["beta"], rounds=ROUNDS, floor=0.05)
+    za1, fedcanon = ZA1(beta, K), FedCanon(None, beta, K)
     assert difference(case.path(za1, Zero()), case.path(fedcanon, Zero())) < 1e-13
 
 
@@ -720,7 +728,16 @@ def test_za1_stays_at_the_optimum(case, at_the_optimum):
     z, gradient, gradients = at_the_optimum
     za1 = ZA1(**case.local)
     tau = K * case.local["beta"]
-    server = {"before": z - tau * gradient, "z": z}
+    server = {"before": z - tau * gradient, "z": z, "tau": tau}
+    clients = {i: {"p": z, "mean_gradient": g} for i, g in enumerate(gradients)}
+    assert moved(case, za1, server, clients) < 1e-13
+
+
+def test_za1_stays_at_the_optimum_while_its_steps_fall(case, at_the_optimum):
+    z, gradient, gradients = at_the_optimum
+    za1 = ZA1(Cosine(case.local["beta"], rounds=5), K)
+    tau = K * case.local["beta"]
+    server = {"before": z - tau * gradient, "z": z, "tau": tau}
     clients = {i: {"p": z, "mean_gradient": g} for i, g in enumerate(gradients)}
     assert moved(case, za1, server, clients) < 1e-13
 

@@ -6,7 +6,17 @@ import math
 from markdown import Markdown
 from matplotlib.figure import Figure
 
-from fedcanon.paper.outcome import Claim, Outcome, Scale, Table, judged, latex, markdown, write
+from fedcanon.paper.outcome import (
+    Claim,
+    Finding,
+    Outcome,
+    Scale,
+    Table,
+    judged,
+    latex,
+    markdown,
+    write,
+)
 
 TABLE = Table("K & |S|", ("", "ℓ1 of 5 %", "a_b"), [("FedCanon", "1.0 ± 0.1", "✓")])
 CLAIM = Claim("h is slow", "it is not", False)
@@ -63,6 +73,20 @@ def test_markdown_keeps_stars():
 
 def test_no_figure_no_picture(tmp_path):
     assert [path.suffix for path in write("demo", made(), tmp_path)] == [".json", ".md", ".tex"]
+
+
+def test_two_kinds_of_steps_are_two_columns(tmp_path):
+    claims = [Claim("it is ahead", "by 2", True, Finding("by −1", False)), CLAIM]
+    paths = write("demo", made(claims=claims), tmp_path)
+    kept = json.loads(paths[0].read_text(encoding="utf-8"))["claims"]
+    assert kept[0]["verdict"] == "agrees"
+    assert kept[0]["best"] == {"measured": "by −1", "agrees": False, "verdict": "does not agree"}
+    assert "best" not in kept[1]
+    page = paths[1].read_text(encoding="utf-8")
+    assert "| the paper | with constant steps | with the best known steps |" in page
+    assert "| it is ahead | agrees: by 2 | does not agree: by −1 |" in page
+    assert "| h is slow | does not agree: it is not | – |" in page
+    assert [c.best and c.best.agrees for c in judged(Scale.smoke, claims)] == [None, None]
 
 
 def test_the_smallest_scale_gives_no_verdicts():

@@ -10,12 +10,13 @@ import torch
 from fedcanon import FedcanonError
 from fedcanon.data import DATASETS
 from fedcanon.paper.trials import Trainer, Training, Watch, portion, run_name
-from fedcanon.paper.tuning import Trained, Tuned, Tuner, held_out
+from fedcanon.paper.tuning import Shape, Trained, Tuned, Tuner, held_out, with_steps
 from fedcanon.runs import Observer, Record
 from fedcanon.runs.build import divide_dataset
 from fedcanon.runs.config import changed, make_config
 from fedcanon.runs.folder import RunFolder
 from fedcanon.runs.measures import Cost
+from fedcanon.runs.named import make_algorithm
 
 CONFIG = make_config(None, {"rounds": 4, "model": "linear"})
 DIGITS = DATASETS["digits"]()
@@ -183,12 +184,12 @@ def test_accuracies_are_means_of_the_last_measurements_and_of_seeds():
     found = Trained({"beta": 0.1}, [training(0.1, 0.4, 0.6), training(0.1, 0.6, 0.8)], [], last=2)
     assert found.accuracies == pytest.approx([0.5, 0.7])
     assert found.accuracy == pytest.approx(0.6)
-    assert found.shown == "0.6000 (β 0.1)"
+    assert found.shown == "0.6000±0.1414 (β 0.1)"
     assert found.deviation == pytest.approx(0.2 / math.sqrt(2))
-    assert found.fluctuation == pytest.approx(0.2 / math.sqrt(2))
-    rounds, means = found.curve
+    rounds, means, deviations = found.curve
     assert rounds == [0, 1, 2]
     assert means == pytest.approx([0.1, 0.5, 0.7])
+    assert deviations == pytest.approx([0, 0.2 / math.sqrt(2), 0.2 / math.sqrt(2)])
 
 
 def test_a_training_that_diverged_counts_as_nothing_and_ends_the_curve():
@@ -197,13 +198,41 @@ def test_a_training_that_diverged_counts_as_nothing_and_ends_the_curve():
         found = Trained({"beta": 0.1}, both, [], last=2)
         assert sorted(found.accuracies) == pytest.approx([0.0, 0.4])
         assert found.shown == "diverged (β 0.1)"
-        assert found.fluctuation == pytest.approx(0.4 / math.sqrt(2))
-        assert found.curve == ([0], [0.2])
+        assert found.curve == ([0], [0.2], [0])
 
 
-def test_one_measurement_does_not_vary():
+def test_one_seed_does_not_vary():
     found = Trained({"beta": 0.1}, [training(0.2, 0.6)], [], last=1)
-    assert (found.deviation, found.fluctuation) == (0.0, 0.0)
+    assert found.deviation == 0
+    assert found.shown == "0.6000 (β 0.1)"
+
+
+def test_falling_steps_fall_over_the_rounds_of_each_training():
+    config = changed(CONFIG, {"algorithm": {"name": "fedcanon+", "gain": "auto"}})
+    for rounds in (10, 40):
+        own = with_steps(
+            changed(config, {"rounds": rounds}), {"beta": 0.2, "alpha": 0.5}, Shape.cosine
+        )
+        algorithm = make_algorithm({k: v for k, v in own.algorithm.items() if v != "auto"})
+        for step, start in ((algorithm.beta, 0.2), (algorithm.alpha, 0.5)):
+            assert step(0) == start
+            assert step(rounds) == pytest.approx(0.05 * start)
+            assert step(rounds // 2) == pytest.approx(0.525 * start)
+    assert with_steps(config, {"beta": 0.2}, Shape.constant).algorithm["beta"] == 0.2
+    # η is no step of a path, and stays.
+    split = changed(CONFIG, {"algorithm": {"name": "feddr"}})
+    assert with_steps(split, {"eta": 2.0}, Shape.cosine).algorithm["eta"] == 2.0
+
+
+def test_constant_and_falling_steps_are_tuned_and_trained_apart(tmp_path):
+    tuner = Tuner(Trainer(tmp_path), DIGITS, rounds=3)
+    configs = {"FedAvg": changed(CONFIG, {"algorithm": {"name": "fedavg"}})}
+    found = {shape: tuner.train_all("digits", configs, (0.05, 0.2), shape) for shape in Shape}
+    assert len(list(tmp_path.iterdir())) == 2 * (2 + 1)
+    constant, cosine = (found[shape]["FedAvg"] for shape in Shape)
+    assert [point["beta"] for point in constant.grid] == [point["beta"] for point in cosine.grid]
+    assert constant.validation_loss == min(p["validation_loss"] for p in constant.grid)
+    assert constant.accuracies != cosine.accuracies or constant.grid != cosine.grid
 
 
 def test_the_base_watch_shows_nothing():

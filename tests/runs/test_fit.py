@@ -40,6 +40,19 @@ def test_records_before_during_and_after():
     assert torch.equal(result.vector, fit(Federation(golden(), PGD(0.2), L1(0.1)), 7).vector)
 
 
+def test_only_test_data_are_measured_where_clients_are_left_out():
+    problem = logistics(clients=3, d=4)
+    tested = Problem(problem.clients, problem.start, test=lambda z: {"accuracy": float(z.sum())})
+    whole = fit(Federation(tested, PGD(0.2), L1(0.01)), 4, evaluate_every=2)
+    short = fit(Federation(tested, PGD(0.2), L1(0.01)), 4, evaluate_every=2, clients=False)
+    assert torch.equal(short.vector, whole.vector)
+    assert [r.test for r in short.records] == [r.test for r in whole.records]
+    assert all(math.isnan(r.loss) and not r.client_losses for r in short.records)
+    assert all(r.gradient_norm is None for r in short.records)
+    with pytest.raises(FedcanonError, match=r"evaluate\.clients = false"):
+        fit(Federation(tested, PGD(0.2), L1(0.01)), 4, clients=False, gradient_tolerance=1e-3)
+
+
 def test_zeros_are_counted_exactly():
     result = fit(Federation(golden(), PGD(0.3), L1(0.1)), 100)
     assert result.vector.tolist()[1] == 0

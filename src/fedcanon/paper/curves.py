@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from string import ascii_letters
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -11,12 +13,13 @@ from matplotlib.lines import Line2D
 
 from fedcanon.runs.plots import COLOURS
 
-Points = tuple[Sequence[float], Sequence[float]]
+Points = tuple[Sequence[float], ...]
+"""The x and the y of a curve; a third list is half the width of a band around it."""
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One plot: labelled curves, each a list of x and one of y."""
+    """One plot: labelled curves."""
 
     title: str
     x: str
@@ -28,22 +31,36 @@ class Panel:
 
 
 def draw(
-    panels: Sequence[Panel], *, rows: int = 1, common_legend: bool = True, common_y: bool = False
+    panels: Sequence[Panel],
+    *,
+    columns: int | None = None,
+    common_legend: bool = True,
+    common_y: bool = False,
 ) -> Figure:
-    """The panels in rows, with one legend below or, where labels differ, one in each.
+    """The panels in rows of so many columns, or in one row.
+
+    There is one legend below or, where labels differ, one in each panel.
 
     With one legend a label looks the same in every panel, also where others are missing.
     """
-    columns = len(panels) // rows
+    columns = min(columns or len(panels), len(panels))
+    rows = math.ceil(len(panels) / columns)
     figure = Figure(figsize=(3.6 * columns, 3.4 * rows), layout="constrained")
-    places = figure.subplots(rows, columns, squeeze=False, sharey=common_y).flat
+    places = figure.subplots(rows, columns, squeeze=False, sharey=common_y).ravel()
+    for axes in places[len(panels) :]:
+        axes.set_visible(False)
     everywhere = list(dict.fromkeys(label for panel in panels for label in panel.curves))
     handles: dict[str, Line2D] = {}
-    for letter, axes, panel in zip("abcdefgh", places, panels, strict=False):
+    for letter, axes, panel in zip(ascii_letters, places, panels, strict=False):
         labels = everywhere if common_legend else list(panel.curves)
-        for label, (x, y) in panel.curves.items():
+        for label, (x, y, *band) in panel.curves.items():
             style = _style(labels.index(label), len(x))
             (handles[label],) = axes.plot(x, y, label=label, linewidth=1.6, **style)
+            for widths in band:
+                low, high = (
+                    [m + sign * w for m, w in zip(y, widths, strict=True)] for sign in (-1, 1)
+                )
+                axes.fill_between(x, low, high, color=style["color"], alpha=0.15, linewidth=0)
         axes.set_title(f"({letter}) {panel.title}", fontsize=10)
         axes.set_xlabel(panel.x)
         axes.set_ylabel(panel.y)
@@ -52,9 +69,10 @@ def draw(
         if panel.logarithmic:
             axes.set_yscale("log")
         if panel.after_start:
-            later = [value for _, y in panel.curves.values() for value in y[1:]]
-            margin = max(0.08 * (max(later) - min(later)), 0.01)
-            axes.set_ylim(min(later) - margin, max(later) + margin)
+            later = [value for _, y, *_ in panel.curves.values() for value in y[1:]]
+            if later:  # not if all curves diverged at once
+                margin = max(0.08 * (max(later) - min(later)), 0.01)
+                axes.set_ylim(min(later) - margin, max(later) + margin)
         if not common_legend:
             axes.legend(fontsize=7, frameon=False)
     if common_legend:

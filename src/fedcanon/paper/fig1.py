@@ -93,7 +93,7 @@ def run(scale: Scale, trainer: Trainer) -> Iterator[Outcome]:
             f"K = {lengths.local_steps}, B = {lengths.batch_size}, κ = {KAPPA:g} and "
             f"T = {lengths.rounds} are ours."
         ],
-        figure=draw(_panels(found), rows=len(METHODS), common_legend=False),
+        figure=draw(_panels(found), columns=4, common_legend=False),
     )
 
 

@@ -32,8 +32,12 @@ class Lengths:
         algorithm: Table,
         *,
         gradient: bool = False,
+        clients: bool = True,
     ) -> Config:
-        """The configuration of such a training; with ``gradient`` ‖G‖ is measured too."""
+        """The configuration of such a training.
+
+        With ``gradient`` ‖G‖ is measured too; without ``clients`` only test accuracy and loss are.
+        """
         return make_config(
             None,
             {
@@ -44,7 +48,11 @@ class Lengths:
                 "model": model,
                 "penalty": penalty,
                 "algorithm": {**algorithm, "local_steps": self.local_steps},
-                "evaluate": {"every": self.every or self.rounds, "gradient": gradient},
+                "evaluate": {
+                    "every": self.every or self.rounds,
+                    "clients": clients,
+                    "gradient": gradient,
+                },
             },
         )
 

@@ -32,10 +32,9 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Claim:
-    """What the paper says, what was measured, and whether they agree; None is no verdict."""
+class Finding:
+    """What was measured, and whether it agrees with the paper; None is no verdict."""
 
-    paper: str
     measured: str
     agrees: bool | None
 
@@ -45,6 +44,25 @@ class Claim:
         if self.agrees is None:
             return "no verdict"
         return "agrees" if self.agrees else "does not agree"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What the paper says, what was measured, and whether they agree; None is no verdict.
+
+    Where methods were run with several kinds of steps, ``measured`` and ``agrees`` are about
+    constant ones, which the paper has, and ``best`` is about the best known.
+    """
+
+    paper: str
+    measured: str
+    agrees: bool | None
+    best: Finding | None = None
+
+    @property
+    def verdict(self) -> str:
+        """The verdict in words."""
+        return Finding(self.measured, self.agrees).verdict
 
 
 @dataclass(frozen=True)
@@ -67,7 +85,12 @@ class Outcome:
 
 def judged(scale: Scale, claims: Sequence[Claim]) -> list[Claim]:
     """The claims, without verdicts at the scale that only shows that everything runs."""
-    return [replace(claim, agrees=None) for claim in claims] if scale is Scale.smoke else [*claims]
+    return [_unjudged(claim) for claim in claims] if scale is Scale.smoke else [*claims]
+
+
+def _unjudged(claim: Claim) -> Claim:
+    best = replace(claim.best, agrees=None) if claim.best else None
+    return replace(claim, agrees=None, best=best)
 
 
 def write(item: str, outcome: Outcome, folder: Path) -> list[Path]:
@@ -92,7 +115,7 @@ def _json(item: str, outcome: Outcome) -> str:
         "title": outcome.title,
         "scale": outcome.scale,
         "settings": outcome.settings,
-        "claims": [{**asdict(claim), "verdict": claim.verdict} for claim in outcome.claims],
+        "claims": [_told(claim) for claim in outcome.claims],
         "notes": outcome.notes,
         "tables": [asdict(table) for table in outcome.tables],
         "data": outcome.data,
@@ -104,6 +127,13 @@ def _json(item: str, outcome: Outcome) -> str:
     }
     lines = [f'"{key}": {json.dumps(_plain(v), ensure_ascii=False)}' for key, v in entries.items()]
     return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _told(claim: Claim) -> dict[str, Any]:
+    """The claim with its verdicts in words."""
+    told = {"paper": claim.paper, "measured": claim.measured, "agrees": claim.agrees}
+    best = {**asdict(claim.best), "verdict": claim.best.verdict} if claim.best else None
+    return {**told, "verdict": claim.verdict, **({"best": best} if best else {})}
 
 
 def _plain(value: Any) -> Any:
@@ -123,10 +153,21 @@ def markdown(outcome: Outcome) -> str:
     for table in outcome.tables:
         parts += [f"*{_markdown_text(table.caption)}*", _markdown_rows(table.head, table.rows)]
     if outcome.claims:
-        rows = [(claim.paper, claim.measured, claim.verdict) for claim in outcome.claims]
-        parts.append(_markdown_rows(("the paper", "measured", "verdict"), rows))
+        parts.append(_markdown_rows(*_claim_rows(outcome.claims)))
     parts += [f"Note: {_markdown_text(note)}" for note in outcome.notes]
     return "\n\n".join(parts) + "\n"
+
+
+def _claim_rows(claims: Sequence[Claim]) -> tuple[Cells, list[Cells]]:
+    """The claims as a table: the names of its columns, and its rows."""
+    rows: list[Cells] = []
+    if all(claim.best is None for claim in claims):
+        rows += [(claim.paper, claim.measured, claim.verdict) for claim in claims]
+        return ("the paper", "measured", "verdict"), rows
+    for claim in claims:
+        best = f"{claim.best.verdict}: {claim.best.measured}" if claim.best else "–"
+        rows.append((claim.paper, f"{claim.verdict}: {claim.measured}", best))
+    return ("the paper", "with constant steps", "with the best known steps"), rows
 
 
 def _markdown_rows(head: Cells, rows: Sequence[Cells]) -> str:

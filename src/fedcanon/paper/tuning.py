@@ -6,8 +6,9 @@ import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -25,6 +26,15 @@ MEASURED_EVERY = 5
 """Rounds between two measurements of a validation loss."""
 LATE = 0.75
 """A validation loss is the mean of those measured after this share of the rounds."""
+FLOOR = 0.05
+"""The share of a falling step that is left at the end."""
+
+
+class Shape(StrEnum):
+    """How α and β change during a training: not at all, or by half a cosine over its rounds."""
+
+    constant = "constant"
+    cosine = "cosine"
 
 
 @dataclass(frozen=True)
@@ -37,6 +47,15 @@ class Tuned:
     """Each point's settings and its ``validation_loss``, which is null where it diverged."""
 
 
+class Curve(NamedTuple):
+    """Means over seeds, and their standard deviations."""
+
+    x: list[float]
+    """Rounds, or seconds."""
+    means: list[float]
+    deviations: list[float]
+
+
 @dataclass(frozen=True)
 class Trained:
     """The settings of a method that were chosen, and the trainings with them, one for each seed."""
@@ -47,6 +66,7 @@ class Trained:
     """All settings among which validation chose, with their losses."""
     last: int
     """Measurements at the end of a training over which its accuracy is averaged."""
+    shape: Shape = Shape.constant
 
     @property
     def accuracies(self) -> list[float]:
@@ -70,8 +90,10 @@ class Trained:
 
     @property
     def shown(self) -> str:
-        """The accuracy and β as text."""
-        return f"{'diverged' if self.diverged else f'{self.accuracy:.4f}'} (β {self.beta:g})"
+        """The accuracy, its deviation over seeds and β as text."""
+        spread = f"±{self.deviation:.4f}" if len(self.trainings) > 1 else ""
+        accuracy = "diverged" if self.diverged else f"{self.accuracy:.4f}{spread}"
+        return f"{accuracy} (β {self.beta:g})"
 
     @property
     def deviation(self) -> float:
@@ -79,18 +101,24 @@ class Trained:
         return statistics.stdev(self.accuracies) if len(self.trainings) > 1 else 0.0
 
     @property
-    def fluctuation(self) -> float:
-        """The largest standard deviation of the measurements over which a training is averaged."""
-        ends = [training.accuracies[-self.last :] for training in self.trainings]
-        return max((statistics.stdev(end) for end in ends if len(end) > 1), default=0.0)
+    def validation_loss(self) -> float:
+        """The validation loss of the chosen settings; infinite where nothing was to be chosen."""
+        losses = [
+            point["validation_loss"]
+            for point in self.grid
+            if self.settings.items() <= point.items()
+        ]
+        return float(losses[0]) if losses else math.inf
 
     @property
-    def curve(self) -> tuple[list[int], list[float]]:
-        """Rounds, and the test accuracy after each as a mean over all seeds."""
-        rounds = [record.round for record in self.trainings[0].records]
+    def curve(self) -> Curve:
+        """Rounds, the test accuracy after each as a mean over all seeds, and its deviation."""
+        rounds = [float(record.round) for record in self.trainings[0].records]
         by_seed = [training.accuracies for training in self.trainings]
-        means = [statistics.fmean(several) for several in zip(*by_seed, strict=False)]
-        return rounds[: len(means)], means  # a training that diverged is shorter
+        several = [*zip(*by_seed, strict=False)]  # a training that diverged is shorter
+        means = [statistics.fmean(values) for values in several]
+        deviations = [statistics.stdev(values) if len(values) > 1 else 0.0 for values in several]
+        return Curve(rounds[: len(means)], means, deviations)
 
 
 Results = Mapping[str, Mapping[str, Trained]]
@@ -109,8 +137,8 @@ def of_each(results: Results, what: Callable[[Trained], Any]) -> dict[str, dict[
 class Tuner:
     """Chooses the settings of methods by validation, and trains with them.
 
-    A validation takes ``rounds``, the training that follows is repeated for all ``seeds``, and its
-    accuracy is the mean of the ``last`` measurements.
+    A validation takes ``rounds`` and is measured after ``every`` so many; the training that follows
+    is repeated for all ``seeds``, and its accuracy is the mean of the ``last`` measurements.
     """
 
     trainer: Trainer
@@ -118,34 +146,41 @@ class Tuner:
     rounds: int
     seeds: Sequence[int] = (0,)
     last: int = 1
+    every: int = MEASURED_EVERY
 
-    def train(self, label: str, config: Config, grid: Grid) -> Trained:
+    def train(
+        self, label: str, config: Config, grid: Grid, shape: Shape = Shape.constant
+    ) -> Trained:
         """Train with the best point of a grid of algorithm settings."""
-        return self.train_ranked(label, config, self.rank(label, config, grid))
+        return self.train_ranked(label, config, self.rank(label, config, grid, shape), shape)
 
     def train_all(
-        self, where: str, configs: Mapping[str, Config], betas: Sequence[float]
+        self, where: str, configs: Mapping[str, Config], betas: Sequence[float], shape: Shape
     ) -> dict[str, Trained]:
         """Train each method with the β that is best for it."""
         grid = {"beta": betas}
-        return {method: self.train(f"{method}, {where}", c, grid) for method, c in configs.items()}
+        return {
+            method: self.train(f"{method}, {where}, {shape}", config, grid, shape)
+            for method, config in configs.items()
+        }
 
-    def rank(self, label: str, config: Config, grid: Grid) -> Tuned:
+    def rank(self, label: str, config: Config, grid: Grid, shape: Shape = Shape.constant) -> Tuned:
         """Train every point of a grid of algorithm settings, and rank them by loss.
 
         The clients are those of the training that follows, each without a fifth of its samples;
-        test samples are not looked at. A single point needs no training.
+        test samples are not looked at. Falling steps fall over the rounds of the validation. A
+        single point needs no training.
         """
         points = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
         if len(points) == 1:
             return Tuned(points, [])
-        lengths = {"rounds": self.rounds, "evaluate.every": MEASURED_EVERY}
+        lengths = {"rounds": self.rounds, "evaluate.every": self.every}
         short = changed(config, {**lengths, "data.partition": "users"})
         validation = held_out(config, self.dataset)
         losses = []
         for point in points:
             shown = ", ".join(f"{key} {value:g}" for key, value in point.items())
-            own = with_steps(short, point)
+            own = with_steps(short, point, shape)
             training = self.trainer.train(f"tuning {label}: {shown}", own, validation)
             losses.append(_loss(training, self.rounds))
         order = sorted(range(len(points)), key=losses.__getitem__)
@@ -158,7 +193,9 @@ class Tuner:
         ]
         return Tuned(ranking, told)
 
-    def train_ranked(self, label: str, config: Config, tuned: Tuned) -> Trained:
+    def train_ranked(
+        self, label: str, config: Config, tuned: Tuned, shape: Shape = Shape.constant
+    ) -> Trained:
         """Train with the best settings, for every seed; with the next best where one diverges.
 
         Where all diverge the result is that of the best.
@@ -167,17 +204,25 @@ class Tuner:
         for settings in tuned.ranking:
             trainings = []
             for seed in self.seeds:
-                own = changed(with_steps(config, settings), {"seed": seed})
+                own = changed(with_steps(config, settings, shape), {"seed": seed})
                 trainings.append(self.trainer.train(f"{label}, seed {seed}", own, self.dataset))
-            results.append(Trained(settings, trainings, tuned.grid, self.last))
+                if trainings[-1].diverged:
+                    break
+            results.append(Trained(settings, trainings, tuned.grid, self.last, shape))
             if not results[-1].diverged:
                 return results[-1]
         return results[0]
 
 
-def with_steps(config: Config, settings: Settings) -> Config:
-    """The configuration with other settings of its algorithm."""
-    return changed(config, {f"algorithm.{key}": value for key, value in settings.items()})
+def with_steps(config: Config, settings: Settings, shape: Shape = Shape.constant) -> Config:
+    """The configuration with other settings of its algorithm; with a cosine α and β fall."""
+    falls = {"schedule": "cosine", "rounds": config.rounds, "floor": FLOOR}
+    falling = {"alpha", "beta"} if shape is Shape.cosine else set()
+    steps = {
+        key: {**falls, "start": value} if key in falling else value
+        for key, value in settings.items()
+    }
+    return changed(config, {f"algorithm.{key}": value for key, value in steps.items()})
 
 
 def held_out(config: Config, dataset: Dataset) -> Dataset:

@@ -94,9 +94,13 @@ class ModelSection(Section):
 
 
 class EvaluateSection(Section):
-    """How often measures are taken, and whether they include ‖G^a‖ with a = ``step``."""
+    """How often measures are taken, and whether they include ‖G^a‖ with a = ``step``.
+
+    Without ``clients`` only test data are looked at, which is faster where there are few of them.
+    """
 
     every: PositiveInt = 1
+    clients: bool = True
     gradient: bool | None = None
     step: PositiveFloat | None = None
 

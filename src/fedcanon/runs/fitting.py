@@ -55,6 +55,7 @@ def fit(
     rounds: int,
     *,
     evaluate_every: int = 1,
+    clients: bool = True,
     gradient: bool | None = None,
     gradient_step: float | None = None,
     gradient_tolerance: float = 0.0,
@@ -72,6 +73,7 @@ def fit(
         federation: The federation, whose processes are ended at the end.
         rounds: The number of rounds, including those done before.
         evaluate_every: Rounds between two measurements.
+        clients: Whether the losses of clients are measured; otherwise only test data are.
         gradient: Whether to measure ‖G^a‖, see ``Record``; None does so if the problem is small.
         gradient_step: The step a; None chooses it from the penalty.
         gradient_tolerance: Stop when ‖G^a‖ is at most this; 0 never stops.
@@ -105,11 +107,13 @@ def fit(
     penalty, spending = federation.penalty, federation.spending
     penalty.check_step(federation.algorithm.prox_step(rounds))
     engine = federation.engine
-    if not engine.measures_clients:
+    clients = clients and engine.measures_clients
+    if not clients:
         if gradient or gradient_tolerance or objective_tolerance:
             raise FedcanonError(
-                "a run that is private or has secure sums measures nothing on the clients' data: "
-                "leave out evaluate.gradient, stop.gradient and stop.objective."
+                "a run that is private, has secure sums or evaluate.clients = false measures "
+                "nothing on the clients' data: leave out evaluate.gradient, stop.gradient and "
+                "stop.objective."
             )
         gradient = may_slow_down = False
     if gradient is None:
@@ -119,7 +123,7 @@ def fit(
         step = gradient_step or stationarity_step(penalty)
         _check_measure(penalty, step)
     history = list(records)
-    rides = isinstance(engine, MeasuresWhileTraining) and engine.measures_clients
+    rides = isinstance(engine, MeasuresWhileTraining) and clients
 
     def is_due() -> bool:
         t = federation.rounds_done
@@ -140,12 +144,13 @@ def fit(
             t=t,
             cost=moment.cost,
             step=step,
+            clients=clients,
             numbers=numbers,
             found=found,
             distances=moment.distances,
             drops=moment.drops,
         )
-        if engine.measures_clients and not math.isfinite(record.loss):
+        if clients and not math.isfinite(record.loss):
             raise DivergenceError(
                 f"the loss is {record.loss} after round {t}: the run diverged. "
                 "Use smaller steps (beta, alpha), or check the data for missing values."

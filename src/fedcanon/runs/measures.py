@@ -53,7 +53,7 @@ class Record:
 
     Args:
         round: The number of rounds.
-        loss: f(z); nan in a run that hides its clients, which does not measure it.
+        loss: f(z); nan in a run that does not measure its clients.
         objective: φ(z) = f(z) + h(z).
         gradient_norm: ‖G^a(z)‖ with G^a(z) = (z − prox_{ah}(z − a∇f(z)))/a, which is 0 at
             stationary points; None if it was not measured.
@@ -147,6 +147,7 @@ def measure(
     t: int,
     cost: Cost,
     step: float | None,
+    clients: bool = True,
     numbers: Mapping[str, float] | None = None,
     found: Evaluation | None = None,
     distances: Mapping[int, float] | None = None,
@@ -160,6 +161,7 @@ def measure(
         t: The number of rounds after which it was the model.
         cost: The cost until then.
         step: The step a of ‖G^a‖; None does not measure it.
+        clients: Whether the losses of clients are measured; otherwise only test data are.
         numbers: Additional diagnostics.
         found: What the engine has measured already.
         distances: What a robust rule has found in the last round.
@@ -168,7 +170,7 @@ def measure(
     started = time.perf_counter()
     algorithm, penalty = engine.rules.algorithm, engine.rules.penalty
     z = algorithm.model(server)
-    if not engine.measures_clients:
+    if not (clients and engine.measures_clients):
         found = public_measures(engine.problem, z)
     found = found or engine.evaluate(z, gradient=step is not None)
     own = algorithm.diagnostics(server) if isinstance(algorithm, Diagnosed) else {}

@@ -204,6 +204,7 @@ def fit_as(
         federation,
         config.rounds,
         evaluate_every=config.evaluate.every,
+        clients=config.evaluate.clients,
         gradient=config.evaluate.gradient,
         gradient_step=config.evaluate.step,
         gradient_tolerance=config.stop.gradient,
