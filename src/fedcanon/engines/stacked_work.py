@@ -66,7 +66,7 @@ class StackedWork:
         x = self._objective.vector.copy_(start)
         samples, sizes = self._batches(steps)
         at_once = 1 if prox or pull is not None else steps
-        for some in samples.split(at_once):
+        for some in torch.split(samples, at_once):
             back = pulled(x, pull)
             self._objective.descend_(some, sizes, step, shift)
             move_(x, step, back)

@@ -118,7 +118,9 @@ def require_mean(name: str, loss: Loss, outputs: Tensor, targets: Tensor, piece:
             raise ValueError(f"it is of shape {tuple(whole.shape)}, and not one number")
         parts = [
             len(some) / count * loss(some, wanted)
-            for some, wanted in zip(scores.split(piece), targets.split(piece), strict=True)
+            for some, wanted in zip(
+                torch.split(scores, piece), torch.split(targets, piece), strict=True
+            )
         ]
         mean = torch.stack(parts).sum()
         [slope], [mean_slope] = (torch.autograd.grad(each, scores) for each in (whole, mean))
