@@ -194,7 +194,7 @@ MISTAKES = {
     "rounds=0": "rounds = 0: input should be greater than 0.",
     "rounds=many": "rounds = 'many': input should be a valid integer",
     "clients.weights=equal": "clients.weights = 'equal': input should be 'uniform' or 'samples'",
-    "algorithm=3": "algorithm = 3: input should be a valid dictionary",
+    "algorithm=3": "algorithm = 3: this is a table; write [algorithm] with a name.",
     "algorithm.beta=-1": "beta must be a positive, finite number, not -1.",
     "algorithm.beta=fast": "algorithm.beta = 'fast'",
     "algorithm.alpha=nan": "alpha must be a positive, finite number",
