@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 # decides in which order files begin.
 PYTEST := $(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder --durations=20
 
-.PHONY: help run test quick coverage exhaustive doctest lint layers types docs bench bench-peers clean
+.PHONY: help run test quick coverage exhaustive doctest lint layers types pages docs bench bench-peers clean
 .DEFAULT_GOAL := run
 
 help: ## what can be made
@@ -47,10 +47,12 @@ types: $(VENV)/dev.stamp ## mypy --strict for every system
 	printf '%s\n' $(SYSTEMS) | \
 		xargs -P 3 -I '{}' $(BIN)/mypy --platform '{}' --cache-dir '.mypy_cache/{}'
 
+pages: ## copy programs and results anew into the pages that show them
+	$(PYTHON) docs/copies.py
+
 # The two variables silence notices about a future MkDocs 2; they are not warnings of the build.
 docs: $(VENV)/dev.stamp ## the documentation, into site/
 	NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=true $(BIN)/mkdocs build --strict --quiet
-	! grep -rlE --include='*.html' -e '-{1,2}8 ?&lt;' site # a snippet that was not filled in
 
 bench: $(VENV)/dev.stamp ## how fast the prox and the batches are
 	$(BIN)/python benchmarks/prox.py

@@ -1,9 +1,8 @@
-"""Writes the pages and pictures that follow from the code, at every build of the documentation.
+"""Writes the pages that follow from the code, at every build of the documentation.
 
-One page per penalty of the registry, their gallery, the spread of the default data, and the
-pictures of structural drift, of the five hospitals and of benchmarks. A new penalty gets its page
-without any change here, unless it has parameters without defaults, which ``EXAMPLES`` must give,
-or a new module, which ``FAMILIES`` must name.
+One page per penalty of the registry, and their gallery. A new penalty gets its page without any
+change here, unless it has parameters without defaults, which ``EXAMPLES`` must give, or a new
+module, which ``FAMILIES`` must name.
 """
 
 from __future__ import annotations
@@ -12,27 +11,19 @@ import dataclasses
 import inspect
 import math
 import re
-import runpy
 import sys
-import tomllib
 from pathlib import Path
 from typing import Any
 
 import griffe
 import mkdocs_gen_files
-import numpy as np
 from matplotlib.figure import Figure
 
 sys.path.insert(0, str(Path(__file__).parent))
 import pictures
 
-from fedcanon.data import DATASETS, partition
 from fedcanon.errors import FedcanonError
 from fedcanon.penalties import PENALTIES, Penalty, Separable, TotalVariation, Zero
-from fedcanon.randomness import Purpose, generator
-from fedcanon.statistics import StudySettings, StudySite, investigate
-from fedcanon.statistics.report import figures
-from fedcanon.tables import LocalSites
 
 EXAMPLES: dict[str, dict[str, Any]] = {
     "weighted_l1": {"kappa": 1e-3, "weights": (1.0, 0.5, 2.0)},
@@ -234,49 +225,12 @@ def penalties() -> None:
         for name, cls in members.items():
             with mkdocs_gen_files.open(f"penalties/{name}.md", "w") as file:
                 file.write(page(name, cls))
-    introduction = Path("docs/penalties/introduction.md").read_text(encoding="utf-8")
+    index = Path("docs/penalties/index.md").read_text(encoding="utf-8")
     with mkdocs_gen_files.open("penalties/index.md", "w") as file:
-        file.write(introduction.replace("<!-- gallery -->", "\n\n".join(gallery)))
+        shown = "\n\n".join(["ρ below is at the default parameters.", *gallery])
+        file.write(index.replace("<!-- gallery -->", shown))
     for section in mkdocs_gen_files.config["nav"]:
         section.get("Penalties", []).extend(entries)
 
 
-def label_spread() -> None:
-    """The classes that each client holds in the default run."""
-    targets = DATASETS["digits"]().train.targets
-    parts = partition("dirichlet:0.2", targets, 10, generator(0, Purpose.PARTITION))
-    counts = np.stack([np.bincount(targets[part], minlength=10) for part in parts])
-    write_picture("images/label-spread", pictures.label_spread(counts))
-
-
-def drift() -> None:
-    """The example on structural drift, run."""
-    histories = runpy.run_path("examples/structural_drift.py")["compare"]()
-    names = {"FedCanon": "FedCanon", "FedCanonPlus": "FedCanon+"}
-    norms = {names[key]: [r.gradient_norm for r in records] for key, records in histories.items()}
-    write_picture("images/drift", pictures.drift(norms))
-
-
-def hospitals() -> None:
-    """The study over five hospitals, done."""
-    tables = runpy.run_path("examples/five_hospitals.py")["hospitals"]()
-    asked = tomllib.loads(Path("examples/studies/five_hospitals.toml").read_text(encoding="utf-8"))
-    settings = StudySettings(**asked)
-    sites = LocalSites([StudySite(name, table) for name, table in tables.items()])
-    for name, figure in figures(investigate(sites, settings, settings.columns)).items():
-        write_picture(f"images/hospitals-{name}", figure)
-
-
-def measured() -> None:
-    """The pictures that benchmarks have drawn."""
-    names = ("rounds-convex", "rounds-networks", "trust-clients", "trust-generalisation")
-    for name in (f"{name}.png" for name in names):
-        with mkdocs_gen_files.open(f"images/{name}", "wb") as file:
-            file.write((Path("benchmarks/results") / name).read_bytes())
-
-
 penalties()
-label_spread()
-drift()
-hospitals()
-measured()

@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from fedcanon import cli
+from fedcanon.cli import progress
 from fedcanon.runs import steps
 from tests.waiting import PATIENCE
 
@@ -165,7 +166,11 @@ def patient_ray():
 
 @pytest.fixture
 def fedcanon(monkeypatch, capsys):
-    """Run the command line in this process; the exit code, standard output and standard error."""
+    """Run the command line in this process; the exit code, standard output and standard error.
+
+    Lines on how far a command is, which a slow machine would have, are left out.
+    """
+    monkeypatch.setattr(progress, "EVERY", 1e6)
 
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["fedcanon", *arguments])

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from fedcanon import build, fit, load_config
+from fedcanon.report.page.head import facts_of
 from fedcanon.runs.check import check_config
 
 SHORT = ["--set", "rounds=3", "--set", "model.name=linear"]
@@ -35,6 +36,11 @@ def test_layers_and_schedules_are_described_alike_in_terminal_and_report(fedcano
         "beta = inverse(start = 0.1, period = 40)",
     ):
         assert [words in text for text in texts] == [True] * 3
+
+
+def test_random_changes_of_images_are_in_the_headers():
+    config = load_config(settings=['data.augment=["crop", "flip"]'])
+    assert "dirichlet:0.2, augmented by crop; flip" in facts_of(config, None)["data"]
 
 
 def test_run_writes_a_picture(fedcanon, tmp_path):

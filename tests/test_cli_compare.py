@@ -1,9 +1,15 @@
 """``fedcanon compare`` as a user types it."""
 
+import re
+
+import numpy as np
+import pandas as pd
 import pytest
 
 from fedcanon import build, fit, load_config
 from fedcanon.runs.compare import variants
+from fedcanon.runs.config import changed
+from fedcanon.runs.folder import RunFolder
 
 SHORT = ["--set", "rounds=3", "--set", "model.name=linear"]
 
@@ -81,3 +87,61 @@ def test_mistakes_get_one_sentence_before_anything_is_trained(fedcanon, argument
     assert code == 2
     assert expected in " ".join(err.split())
     assert not out
+
+
+def test_several_seeds_give_means_deviations_and_files_for_a_paper(fedcanon, tmp_path):
+    folder = tmp_path / "kept"
+    names = ["fedcanon+", "fedmid:server_prox=none"]
+    code, out, _ = fedcanon("compare", *names, *SHORT, "--seeds", "3,4", "--folder", str(folder))
+    assert code == 0
+    assert max(map(len, out.splitlines())) <= max(80, len(str(folder)) + 80)
+    each = {
+        name: [fit(build(changed(own, {"seed": seed})), 3).last for seed in (3, 4)]
+        for name, own in variants(load_config(settings=SHORT[1::2]), names).items()
+    }
+    table = pd.read_csv(folder / "table.csv").set_index("method")
+    for name, records in each.items():
+        accuracies = [record.test["accuracy"] for record in records]
+        assert table.loc[name, "seeds"] == 2
+        assert table.loc[name, "accuracy"] == pytest.approx(np.mean(accuracies))
+        assert table.loc[name, "accuracy_deviation"] == pytest.approx(np.std(accuracies, ddof=1))
+    assert row(out, "fedcanon+")[3] == f"{table.loc['fedcanon+', 'accuracy']:.4f}"
+    assert f"± {table.loc['fedcanon+', 'accuracy_deviation']:.4f}" in out
+    assert list(pd.read_csv(folder / "runs.csv")["seed"]) == [3, 4, 3, 4]
+    assert (folder / "figure.pdf").read_bytes().startswith(b"%PDF")
+    assert (folder / "figure.png").read_bytes().startswith(b"\x89PNG")
+    assert {run.config.seed for run in map(RunFolder, (folder / "runs").iterdir())} == {3, 4}
+    source = (folder / "table.tex").read_text()
+    assert r"fedmid:server\_prox=none & " in source
+    assert re.search(
+        r"^\\toprule\n.*\\\\\n\\midrule\n(.* \$\\pm\$ .*\\\\\n){2}\\bottomrule", source, re.M
+    )
+    assert fedcanon("compare", "fedavg", *SHORT, "--folder", str(folder))[0] == 2
+
+
+def test_all_parameters_of_every_method_are_told(fedcanon):
+    code, out, err = fedcanon("compare", "fedmid:beta=0.05", "fedcanon:local_steps=7", *SHORT)
+    assert code == 0, err
+    words = " ".join(out.split())
+    assert "fedmid: " in words
+    assert "beta = 0.05" in words
+    assert "local_steps = 7" in words
+    assert "alpha = βK" in words
+
+
+def test_a_blank_column_has_a_reason(fedcanon):
+    code, out, _ = fedcanon("compare", "fedavg", *SHORT, "--set", "evaluate.gradient=false")
+    assert code == 0
+    assert "‖G‖ is blank: it is measured only in small problems" in out
+    _, out, _ = fedcanon("compare", "fedavg", *SHORT)
+    assert "blank" not in out
+
+
+def test_seeds_that_fail_are_named_and_the_others_count(fedcanon):
+    code, out, _ = fedcanon("compare", "fedavg:beta=1e38", "fedavg", *SHORT, "--seeds", "0,1")
+    assert code == 1
+    assert "fedavg:beta=1e38, seed 1: client" in " ".join(out.split())
+    assert "2 seeds" in out
+    code, _, err = fedcanon("compare", "fedavg", *SHORT, "--seeds", "0,x")
+    assert code == 2
+    assert "seed" in err

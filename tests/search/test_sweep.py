@@ -7,9 +7,11 @@ import sys
 import numpy as np
 import pytest
 
+from fedcanon.data import DATASETS
+from fedcanon.export.evaluation import evaluate
 from fedcanon.runs.config import load_config
 from fedcanon.runs.folder import RunFolder
-from fedcanon.runs.training import train
+from fedcanon.runs.training import load, train
 
 SHORT = ("--set", "data.name=breast_cancer", "--set", "model.name=logistic", "--set", "rounds=3")
 
@@ -124,7 +126,7 @@ def test_tpe_finds_the_region_of_a_good_kappa(fedcanon, tmp_path, noisy_table):
     settings = ["data.name=table", "data.label=y", "data.partition=iid", *noisy_table]
     settings += ["clients.count=2", "model.name=linear", "penalty.name=l1", "batch_size=full"]
     settings += ["algorithm={name='fedcanon+', beta=0.5, local_steps=5}", "rounds=30"]
-    settings += ["evaluate.every=30"]
+    settings += ["evaluate.every=30", "data.validation=0"]
     options = [word for setting in settings for word in ("--set", setting)]
     over = ("--over", "penalty.kappa=1e-5:10:log", "--minimise", "test_loss", "--trials", "25")
     code, _, err = fedcanon(
@@ -204,3 +206,36 @@ def test_a_sweep_without_optuna_says_what_to_install(fedcanon, monkeypatch):
     code, _, err = fedcanon("sweep", "--over", "seed=0,1")
     assert code == 2
     assert 'pip install "fedcanon[sweep]"' in err
+
+
+def test_trials_are_judged_on_samples_that_no_client_trains_on(fedcanon, tmp_path):
+    folder = tmp_path / "s"
+    over = ("--over", "algorithm.beta=0.001,0.1", "--over", "seed=0,1", "--maximise", "accuracy")
+    code, out, err = fedcanon("sweep", *over, *SHORT, "--folder", str(folder))
+    assert code == 0, err
+    assert "validation accuracy" in out
+    best = max(rows(folder), key=lambda row: float(row["validation_accuracy"]))
+    runs = sorted(folder.glob(f"trial-{int(best['trial']):04}-seed-*"))
+    values = [RunFolder(run).result.measures["accuracy"] for run in runs]
+    assert float(best["validation_accuracy"]) == pytest.approx(np.mean(values))
+    test = DATASETS["breast_cancer"]().test
+    tested = [evaluate(load(run).model, test, 2).accuracy for run in runs]
+    assert values != tested
+    told = f"trial {best['trial']}, chosen on 20% of each client's samples, has test accuracy "
+    assert f"{told}{np.mean(tested):.4f} ± " in out
+
+
+def test_whoever_chooses_by_the_test_data_is_told(fedcanon, tmp_path):
+    over = ("--over", "algorithm.beta=0.001,0.1", "--maximise", "accuracy")
+    options = ("--set", "data.validation=0", "--folder", str(tmp_path / "s"))
+    code, out, err = fedcanon("sweep", *over, *SHORT, *options)
+    assert code == 0, err
+    assert "was chosen by the test data" in out
+    assert "accuracy" in rows(tmp_path / "s")[0]
+
+
+def test_trials_that_are_not_shown_are_counted(fedcanon, tmp_path):
+    over = ("--over", "algorithm.beta=" + ",".join(f"{k / 100}" for k in range(1, 13)))
+    code, out, err = fedcanon("sweep", *over, *SHORT, "--folder", str(tmp_path / "s"))
+    assert code == 0, err
+    assert "The best 10 of 12 trials; trials.csv has all." in out

@@ -65,13 +65,13 @@ def dataset_options(settings: Sequence[str]) -> dict[str, Any]:
     Raises:
         FedcanonError: A setting is of another kind.
     """
-    from fedcanon.runs.config import parse_value
+    from fedcanon.runs.config import DataSection, parse_value
 
     options = {}
     for setting in settings:
         key, equals, text = setting.partition("=")
         option = key.removeprefix("data.")
-        if not equals or option == key or option in ("", "name", "partition", "augment"):
+        if not equals or option == key or option in ("", *DataSection.model_fields):
             raise FedcanonError(
                 f"--set takes an option of the dataset here, such as data.test=new.csv, not "
                 f"'{setting}'."

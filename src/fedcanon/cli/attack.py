@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from fedcanon.cli.app import ConfigFile, Settings, app, console, plain, table_of
 from fedcanon.errors import DivergenceError
@@ -31,6 +30,7 @@ def attack(
     ] = None,
 ) -> None:
     """Train with hostile clients, for every rule and every attack, and compare the models."""
+    from fedcanon.cli.progress import meter
     from fedcanon.robustness import ATTACKS
     from fedcanon.runs.build import check_names
     from fedcanon.runs.config import load_config
@@ -42,20 +42,11 @@ def attack(
         check_names(each)
     found: dict[tuple[str, str], str] = {}
     what = ""
-    columns = (
-        MofNCompleteColumn(),
-        BarColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.description}"),
-    )
-    hidden = not console.is_terminal
-    with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
-        task = progress.add_task("", total=len(runs))
-        for (r, a), each in runs.items():
-            progress.update(task, description=plain(f"{r} against {a}"))
+    with meter("run", len(runs)) as tell:
+        for number, ((r, a), each) in enumerate(runs.items()):
+            tell(number, f"{r} against {a}")
             name, found[r, a] = _reached(each)
             what = name or what
-            progress.advance(task)
     console.print(f"{what} with {clients} hostile of {settings.clients.count} clients:")
     table = table_of("attack", numbers=rules)
     for a in attacks:

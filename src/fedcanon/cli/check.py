@@ -16,6 +16,7 @@ def check(
     mu: Annotated[float | None, typer.Option(help="PL constant μ, to check Theorem 2.")] = None,
 ) -> None:
     """Check the conditions on step sizes, and say which guarantees a run gives."""
+    from fedcanon.cli.progress import stage
     from fedcanon.runs.build import build
     from fedcanon.runs.check import PROX_STEP, check_config
     from fedcanon.runs.config import load_config
@@ -30,7 +31,7 @@ def check(
             console.print(f"[yellow]{plain(warning)}[/]")
         console.print("Step sizes are not checked: the smoothness L would tell of the data.")
         return
-    with console.status("estimating the smoothness L …"):
+    with stage("estimating the smoothness L …"):
         report = check_config(settings, mu)
     console.print(f"L ≈ {report.L:.4g} (power iteration at the start), ρ = {report.rho:.4g}")
     table = table_of("", "condition", "setting", "limit")

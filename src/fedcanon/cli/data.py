@@ -48,7 +48,8 @@ def data(
     headline = f"{dataset.name} · {clients:,} clients · {partition} · seed {seed}"
     about = (inspect.getdoc(rule) or "").partition("\n")[0]
     console.print(f"[bold]{plain(partition)}[/] · {about}\n")
-    console.print(client_table(counts))
+    users = dataset.names.users if partition == "users" else ()
+    console.print(client_table(counts, users))
     console.print(
         f"\nlabel skew {label_skew(counts):.3f} · mean total-variation distance from all labels\n"
         f"size skew  {size_skew(counts):.3f} · standard deviation of the sizes over their mean",

@@ -41,6 +41,7 @@ def init(
     port: Annotated[int, typer.Option(min=1, max=65000, help="The server's port.")] = 9100,
 ) -> None:
     """Write a Flower app: configuration, data function, certificates, keys and commands."""
+    from fedcanon.cli.progress import stage
     from fedcanon.runs.config import changed, load_config
     from fedcanon.runs.private_settings import with_noise
 
@@ -59,7 +60,7 @@ def init(
         settings = load_config(config, set_ or [])
         if clients is not None:
             settings = changed(settings, {"clients.count": clients})
-        with console.status("loading data and model …"):
+        with stage("loading data and model …"):
             settings = _without_data(settings)
         clients = settings.clients.count
         identities = new_identities(settings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import ceil
 from typing import TYPE_CHECKING, Annotated
 
@@ -58,7 +59,7 @@ def evaluate(
         f"[bold]{plain(network.run.name)}[/] on {plain(dataset.name)} · {len(dataset.test):,} "
         f"test samples\nloss {found.loss:.4f} · accuracy {found.accuracy:.4f}\n",
     )
-    console.print(_by_class(found))
+    console.print(_by_class(found, network.data.class_names))
 
 
 def _require_fit(network: Trained, dataset: Dataset) -> None:
@@ -85,12 +86,13 @@ def _require_own(network: Trained, dataset: Dataset) -> None:
         )
 
 
-def _by_class(found: EvaluationByClass) -> Table:
-    """A table of the samples and the accuracy of every class."""
+def _by_class(found: EvaluationByClass, names: Sequence[str]) -> Table:
+    """A table of the samples and the accuracy of every class, by name where it has one."""
     samples, correct = found.samples.tolist(), found.correct.tolist()
+    labels = names or [str(label) for label in range(len(samples))]
     cells = [
-        (str(label), f"{count:,}", f"{right / count:.1%}" if count else "–")
-        for label, (count, right) in enumerate(zip(samples, correct, strict=True))
+        (plain(label), f"{count:,}", f"{right / count:.1%}" if count else "–")
+        for label, count, right in zip(labels, samples, correct, strict=True)
     ]
     blocks = max(1, min(console.width // BLOCK, ceil(len(cells) / ROWS)))
     rows = ceil(len(cells) / blocks)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
 
     from fedcanon.export.operations import Shape
     from fedcanon.export.trained import Trained
+    from fedcanon.objectives import DataSummary
+
+INPUTS = "inputs.json"
+"""The file with names, means and deviations of the model's inputs, and names of its classes."""
 
 
 @app.command()
@@ -40,6 +45,7 @@ def export(
     """Write the model of a finished run in formats that other programs read."""
     from fedcanon.export.formats import dense_size, save
     from fedcanon.export.trained import trained
+    from fedcanon.files import explained, write_whole
     from fedcanon.report.wording import byte_count
 
     network = trained(name, trust=trust)
@@ -61,10 +67,20 @@ def export(
             continue
         size = path.stat().st_size
         table.add_row(path.name, byte_count(size), f"{size / dense:.1%}")
+    if network.data.features or network.data.class_names:
+        with explained(f"cannot write into {folder}"):
+            write_whole(folder / INPUTS, _inputs(network.data))
+        table.add_row(INPUTS, byte_count((folder / INPUTS).stat().st_size), "")
     console.print(table)
     for sentence in failed:
         console.print(f"[yellow]note[/] {plain(sentence)}")
     console.print(f"files written to {plain(folder)}", soft_wrap=True)
+
+
+def _inputs(data: DataSummary) -> str:
+    """What a program must know to use the model: which numbers it takes, and what it tells."""
+    names = ("features", "means", "deviations", "class_names")
+    return json.dumps({name: getattr(data, name) for name in names}, indent=2)
 
 
 def _pruned(network: Trained) -> nn.Module:
@@ -75,7 +91,7 @@ def _pruned(network: Trained) -> nn.Module:
     try:
         with console.status("pruning …"):
             pruned = prune(module, shape)
-            unused = len(unused_inputs(pruned, shape))
+            unused = unused_inputs(pruned, shape)
     except FedcanonError as error:
         console.print(f"[yellow]note[/] not pruned: {plain(error)}")
         return module
@@ -86,7 +102,9 @@ def _pruned(network: Trained) -> nn.Module:
             table = _comparison(module, pruned, shape)
         console.print(table)
     if unused:
-        console.print(f"{unused:,} inputs are never used; they stay.")
+        names = [network.data.features[k] for k in unused] if network.data.features else []
+        which = f": {', '.join(names)}" if names else ""
+        console.print(f"{len(unused):,} inputs are never used; they stay{plain(which)}.")
     return pruned
 
 

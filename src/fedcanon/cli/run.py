@@ -49,7 +49,7 @@ def run(
     workers: Workers = None,
 ) -> None:
     """Train a model as a configuration says, keep the run, and print its results."""
-    from fedcanon.cli.progress import progress_bar
+    from fedcanon.cli.progress import progress_bar, stage
     from fedcanon.cli.summary import headline
     from fedcanon.runs.build import build
     from fedcanon.runs.config import changed, engine_settings, load_config
@@ -63,7 +63,7 @@ def run(
 
         check_writable(plot)
     check_trackers(track or [])
-    with console.status("loading data and model …"):
+    with stage("loading data and model …"):
         federation = build(settings)
     title = headline(settings, federation)
     console.print(f"[bold]{plain(title)}[/]")

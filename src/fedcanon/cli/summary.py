@@ -9,7 +9,7 @@ from rich.text import Text
 
 from fedcanon.algorithms import ALGORITHMS
 from fedcanon.cli.app import plain
-from fedcanon.report.page.head import clients_of, method_of, model_of
+from fedcanon.report.page.head import clients_of, method_of, model_of, spread_of
 from fedcanon.report.wording import byte_count, described, number
 from fedcanon.runs import Federation, Record
 from fedcanon.runs.build import resolved
@@ -28,7 +28,7 @@ def problem_headline(config: Config, federation: Federation) -> str:
     data = federation.problem.data or config.data
     return (
         f"{described(resolved(config, federation).penalty)}\n"
-        f"{data.name} · {clients_of(config)} · {config.data.partition} · "
+        f"{data.name} · {clients_of(config)} · {spread_of(config)} · "
         f"{model_of(config)} with {len(federation.model):,} parameters"
     )
 
@@ -42,12 +42,13 @@ def summary(records: list[Record], stopped: str, config: Config) -> Table:
         config: Its configuration.
     """
     last, cost = records[-1], records[-1].cost
+    tested = "validation" if config.data.validation else "test"
     rows = {
         "rounds": f"{last.round} ({stopped})",
         "loss f": number(last.loss, ".6g"),
         "objective f + h": number(last.objective, ".6g"),
         "stationarity ‖G‖": "" if last.gradient_norm is None else f"{last.gradient_norm:.3g}",
-        **{f"test {k.removeprefix('test_')}": f"{v:.4f}" for k, v in last.test.items()},
+        **{f"{tested} {k.removeprefix('test_')}": f"{v:.4f}" for k, v in last.test.items()},
         **{k.replace("_", " "): f"{v:.3g}" for k, v in last.diagnostics.items()},
         "privacy": in_short(config),
         "exact zeros": f"{last.zeros:,} ({last.sparsity:.1%} of the penalised weights)",

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from fedcanon.cli.app import ConfigFile, Settings, app, console, plain, table_of
@@ -68,6 +67,7 @@ def sweep(
     if importlib.util.find_spec("optuna") is None:
         raise FedcanonError('a sweep needs a package: pip install "fedcanon[sweep]".')
     from fedcanon.engines.processes import cores
+    from fedcanon.objectives.problem import MEASURES
     from fedcanon.runs.plots import save
     from fedcanon.search.search_folder import default_path
     from fedcanon.search.space import parse_space
@@ -83,7 +83,7 @@ def sweep(
     if trials is None and sampler is not Sampler.grid:
         trials = TRIALS
     goal = _goal(minimise, maximise, space)
-    asked = Sweep(config, tuple(set_ or ()), space, goal, sampler, trials)
+    asked = Sweep(config, _with_validation(config, set_ or [], goal), space, goal, sampler, trials)
     path = folder or default_path("sweep", asked.base, asked.identity)
     console.print(f"[bold]{plain(_headline(asked))}[/]")
     with _bar(asked) as watch:
@@ -96,6 +96,10 @@ def sweep(
     if not ranked:
         raise typer.Exit(1)
     console.print(_table(asked, ranked[:BEST]))
+    if len(ranked) > BEST:
+        console.print(f"[dim]The best {BEST} of {len(ranked)} trials; trials.csv has all.[/]")
+    if goal.measure in MEASURES:
+        console.print(_tested(asked, path, ranked[0]), soft_wrap=True)
     save(plot_sweep(asked, found, ranked[0], _headline(asked)), path / "trials.png")
     kept = f"runs, trials.csv and trials.png kept in {path}"
     console.print(plain(kept), soft_wrap=True)
@@ -112,31 +116,65 @@ def _goal(minimise: str | None, maximise: str | None, space: Space) -> Goal:
     return Goal(maximise or minimise or "objective", maximise is not None)
 
 
+def _with_validation(config: Path | None, settings: list[str], goal: Goal) -> tuple[str, ...]:
+    """The settings, with samples held out if trials are judged on samples that are not trained on.
+
+    Whoever chooses by the test data has none left that would tell how good the choice is.
+    """
+    from fedcanon.objectives.problem import MEASURES
+    from fedcanon.runs.config import load_config
+    from fedcanon.search.selection import HELD_OUT
+
+    given = "validation" in load_config(config, settings).data.model_fields_set
+    if goal.measure in MEASURES and not given:
+        return (*settings, f"data.validation={HELD_OUT}")
+    return tuple(settings)
+
+
+def _tested(sweep: Sweep, path: Path, best: Trial) -> str:
+    """What the models of the best trial reach on the test data, which have chosen nothing."""
+    from fedcanon.export.evaluation import evaluate
+    from fedcanon.export.trained import trained
+    from fedcanon.report.wording import mean_and_deviation
+    from fedcanon.runs.named import make_dataset
+    from fedcanon.search.sweep import run_path
+
+    share = sweep.base.data.validation
+    if not share:
+        return (
+            f"[yellow]note[/] trial {best.number} was chosen by the test data, which therefore "
+            "make it look better than it is: leave out data.validation=0."
+        )
+    accuracies = []
+    for seed in sweep.seeds:
+        network = trained(run_path(path, best, seed), trust=True)  # its code was named just now
+        dataset = make_dataset(network.run.config.data.source)
+        accuracies.append(evaluate(network.module, dataset.test, dataset.classes).accuracy)
+    mean, deviation = mean_and_deviation(accuracies)
+    spread = f" ± {deviation:.1g}" if len(accuracies) > 1 else ""
+    return (
+        f"trial {best.number}, chosen on {share:.0%} of each client's samples, has test accuracy "
+        f"{mean:.4f}{spread}"
+    )
+
+
 def _headline(sweep: Sweep) -> str:
     size, seeds = sweep.size, len(sweep.seeds)
     runs = f"{size} trials × {seeds} seeds" if seeds > 1 else f"{size} trials"
-    goal = f"{'largest' if sweep.goal.maximise else 'smallest'} {sweep.goal.measure}"
+    goal = f"{'largest' if sweep.goal.maximise else 'smallest'} {sweep.judged}"
     return f"{sweep.sampler} · {runs} · {goal}".replace("_", " ")
 
 
 @contextmanager
 def _bar(sweep: Sweep) -> Iterator[WatchSweep]:
-    """Show a progress bar during a sweep: runs done, and the best value so far."""
-    columns = (
-        TextColumn("run"),
-        MofNCompleteColumn(),
-        BarColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[best]}"),
-    )
-    hidden = not console.is_terminal
-    with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
-        task = progress.add_task("", total=sweep.size * len(sweep.seeds), best="")
+    """Show how far a sweep is: runs done, and the best value so far."""
+    from fedcanon.cli.progress import meter
+
+    with meter("run", sweep.size * len(sweep.seeds)) as tell:
 
         def watch(done: int, trials: Sequence[Trial]) -> None:
             ranked = _ranked(sweep, trials)
-            best = f"best {_value(ranked[0])}" if ranked else ""
-            progress.update(task, completed=done, best=best)
+            tell(done, f"best {_value(ranked[0])}" if ranked else "")
 
         yield watch
 
@@ -156,7 +194,7 @@ def _table(sweep: Sweep, trials: Sequence[Trial]) -> Table:
     table = table_of(numbers=["trial"])
     for key in sweep.space.axes:
         table.add_column(plain(key), justify="right", overflow="fold")
-    table.add_column(sweep.goal.measure.replace("_", " "), justify="right", no_wrap=True)
+    table.add_column(sweep.judged.replace("_", " "), justify="right", no_wrap=True)
     for trial in trials:
         settings = [trial.params[key] for key in sweep.space.axes]
         shown = [f"{v:.4g}" if isinstance(v, float) else plain(v) for v in settings]

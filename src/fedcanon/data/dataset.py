@@ -59,6 +59,25 @@ class Split:
 
 
 @dataclass(frozen=True)
+class Names:
+    """What the numbers of a dataset stand for; empty where nobody has said it.
+
+    Args:
+        features: The name of each number of an input.
+        means: What was subtracted from each of them.
+        deviations: What each was divided by after that.
+        classes: The name of each class.
+        users: The name of each user.
+    """
+
+    features: tuple[str, ...] = ()
+    means: tuple[float, ...] = ()
+    deviations: tuple[float, ...] = ()
+    classes: tuple[str, ...] = ()
+    users: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Dataset:
     """A classification dataset: training data to spread over clients, and test data.
 
@@ -69,6 +88,7 @@ class Dataset:
         classes: How many classes there are.
         note: What a reader of results must know, such as "subset: 300 writers"; empty for a
             complete dataset.
+        names: What features, classes and users are called.
     """
 
     name: str
@@ -76,6 +96,7 @@ class Dataset:
     test: Split
     classes: int
     note: str = ""
+    names: Names = Names()
 
     @property
     def shape(self) -> tuple[int, ...]:

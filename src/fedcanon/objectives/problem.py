@@ -35,6 +35,11 @@ class DataSummary:
         label_counts: How many samples of each class (columns) each client (rows) has; empty if the
             clients do not tell their labels.
         samples: How many samples each client has, if ``label_counts`` is empty.
+        features: The name of each number of an input; this and all names are empty if not known.
+        means: What was subtracted from each of these numbers before training.
+        deviations: What each was divided by after that.
+        class_names: The name of each class.
+        client_names: The name of each client.
     """
 
     name: str
@@ -42,6 +47,11 @@ class DataSummary:
     classes: Count
     label_counts: list[list[Count]]
     samples: list[Count] = field(default_factory=list)
+    features: list[str] = field(default_factory=list)
+    means: list[float] = field(default_factory=list)
+    deviations: list[float] = field(default_factory=list)
+    class_names: list[str] = field(default_factory=list)
+    client_names: list[str] = field(default_factory=list)
 
     @property
     def total(self) -> int:

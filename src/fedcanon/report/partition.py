@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
+from rich.markup import escape
 from rich.table import Table
 
 from fedcanon.data.partition.skew import Counts
+from fedcanon.text import printable
 
 LISTED = 15
 """Up to so many clients are listed one by one in a table; more are summarised by quantiles."""
@@ -19,11 +23,12 @@ QUANTILES = {"smallest": 0.0, "10 %": 0.1, "median": 0.5, "90 %": 0.9, "largest"
 BLUE = "#3b5bdb"
 
 
-def client_table(counts: Counts) -> Table:
+def client_table(counts: Counts, names: Sequence[str] = ()) -> Table:
     """A table of the clients' samples, classes and share of their largest class.
 
     Args:
         counts: How many samples of each class (column) each client (row) has.
+        names: What the clients are called; by default they are numbered.
     """
     sizes = counts.sum(1)
     columns = [sizes, (counts > 0).sum(1), counts.max(1) / sizes]
@@ -31,14 +36,15 @@ def client_table(counts: Counts) -> Table:
     for name in ("client" if len(counts) <= LISTED else "", "samples", "classes", "largest class"):
         table.add_column(name, justify="right")
     if len(counts) <= LISTED:
-        rows = {str(client): [column[client] for column in columns] for client in range(len(sizes))}
+        called = names if len(names) == len(counts) else [str(k) for k in range(len(counts))]
+        rows = {name: [column[k] for column in columns] for k, name in enumerate(called)}
     else:
         rows = {
             name: [np.quantile(column, q, method="nearest") for column in columns]
             for name, q in QUANTILES.items()
         }
     for name, (samples, classes, share) in rows.items():
-        table.add_row(name, f"{samples:,}", f"{classes:,}", f"{share:.1%}")
+        table.add_row(escape(printable(name)), f"{samples:,}", f"{classes:,}", f"{share:.1%}")
     return table
 
 

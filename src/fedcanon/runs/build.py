@@ -14,6 +14,7 @@ from torch import Tensor
 from fedcanon.algorithms import Schedule
 from fedcanon.compression import COMPRESSORS
 from fedcanon.data import DATASETS, Dataset, make_partition
+from fedcanon.data.partition.base import held_out_of_each
 from fedcanon.data.partition.skew import label_counts
 from fedcanon.engines import LocalEngine, MakeEngine, Robust, Rules
 from fedcanon.errors import FedcanonError
@@ -221,12 +222,19 @@ def divide_dataset(config: Config, dataset: Dataset) -> tuple[Dataset, list[Tens
 
     Returns:
         The dataset, with noise if the partition adds it, and the indices of every client's samples.
+        With ``data.validation`` its test data are samples that no client has.
     """
     partition = make_partition(config.data.partition)
     rng = generator(config.seed, Purpose.PARTITION)
     train = dataset.train
     parts = partition.parts(train.targets, config.clients.count, rng, train.users)
-    return replace(dataset, train=partition.distort(train, parts, rng)), parts
+    divided = replace(dataset, train=partition.distort(train, parts, rng))
+    if not config.data.validation:
+        return divided, parts
+    kept, held = held_out_of_each(parts, config.data.validation, rng)
+    told = f"validation on {config.data.validation:.0%} of each client's samples"
+    note = f"{dataset.note}; {told}" if dataset.note else told
+    return replace(divided, test=divided.train.take(held), note=note), kept
 
 
 def problem_on(config: Config, dataset: Dataset, parts: list[Tensor]) -> Problem:
@@ -263,7 +271,7 @@ def _logistic_problem(
     held_out = dataset.test
     test = LogisticTest(Logistic(held_out.features(config.precision), held_out.targets.numpy()))
     start = torch.zeros(clients[0].layout.size, dtype=getattr(torch, config.precision))
-    return Problem(clients, start, weights, test, _summary(dataset, parts))
+    return Problem(clients, start, weights, test, _summary(config, dataset, parts))
 
 
 def _module_problem(
@@ -289,7 +297,7 @@ def _module_problem(
     sizes = [len(part) for part in parts]
     clients = ModuleClients(flat, loss, inputs, targets, sizes, augment, bfloat16=bfloat16)
     test = ModuleTest(ModuleObjective(flat, loss, *dataset.test.tensors(dtype, device)))
-    return Problem(clients, flat.vector, weights, test, _summary(dataset, parts))
+    return Problem(clients, flat.vector, weights, test, _summary(config, dataset, parts))
 
 
 def _try_loss(name: str, loss: Loss, classes: int) -> None:
@@ -299,10 +307,24 @@ def _try_loss(name: str, loss: Loss, classes: int) -> None:
     require_mean(name, loss, scores, targets, piece=1)
 
 
-def _summary(dataset: Dataset, parts: list[Tensor]) -> DataSummary:
+def _summary(config: Config, dataset: Dataset, parts: list[Tensor]) -> DataSummary:
+    names = dataset.names
+    clients = list[str]()
+    if config.data.partition == "users" and names.users and dataset.train.users is not None:
+        clients = [names.users[user] for user in sorted(set(dataset.train.users.tolist()))]
     name = f"{dataset.name} ({dataset.note})" if dataset.note else dataset.name
     counts = label_counts(dataset.train.targets, parts, dataset.classes)
-    return DataSummary(name, dataset.shape, dataset.classes, counts.tolist())
+    return DataSummary(
+        name,
+        dataset.shape,
+        dataset.classes,
+        counts.tolist(),
+        features=list(names.features),
+        means=list(names.means),
+        deviations=list(names.deviations),
+        class_names=list(names.classes),
+        client_names=clients,
+    )
 
 
 def _device(name: str) -> torch.device:

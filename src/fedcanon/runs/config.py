@@ -58,7 +58,9 @@ class Section(BaseModel):
 class DataSection(Section):
     """The dataset, how it is divided among the clients, and random changes to its images.
 
-    Other keys are options of the dataset, such as the path of a table.
+    With ``validation`` that share of every client's samples is not trained on, and takes the place
+    of the test data in all measures. Other keys are options of the dataset, such as the path of a
+    table.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -66,6 +68,7 @@ class DataSection(Section):
     name: str = "digits"
     partition: str = "dirichlet:0.2"
     augment: list[Augmentation] = []
+    validation: Annotated[float, Field(ge=0, lt=1)] = 0.0
 
     @property
     def source(self) -> Table:

@@ -71,6 +71,15 @@ def _consistent(data: DataSummary) -> DataSummary:
     rows_fit = all(len(row) == data.classes for row in data.label_counts)
     if not (rows_fit and data.classes and all(data.shape)):
         raise ValueError("shape, classes and label_counts do not fit together")
+    lengths = {
+        prod(data.shape): (data.features, data.means, data.deviations),
+        data.classes: (data.class_names,),
+    }
+    for length, lists in lengths.items():
+        if any(own and len(own) != length for own in lists):
+            raise ValueError("names, means or deviations do not fit the shape or the classes")
+    if data.client_names and len(data.client_names) != len(data.label_counts):
+        raise ValueError("client_names and label_counts do not fit together")
     if prod(data.shape) * data.classes > _LARGEST:
         raise ValueError("shape and classes are too large")
     return data

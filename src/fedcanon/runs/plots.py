@@ -7,6 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.backend_bases import FigureCanvasBase
 from matplotlib.figure import Figure
 
@@ -36,15 +39,41 @@ def plot_histories(
         title: The title of the figure.
         against: The quantity on the horizontal axis.
     """
-    tables = {label: [r.flat() for r in history] for label, history in histories.items()}
-    shown = [n for n in PANELS if any(rows[-1].get(n) is not None for rows in tables.values())]
-    legend_rows = -(-len(tables) // 4) if len(tables) > 1 else 0
-    figure = Figure(figsize=(3.6 * len(shown), 3.2 + 0.25 * legend_rows), layout="constrained")
-    for axes, name in zip(figure.subplots(1, len(shown), squeeze=False)[0], shown, strict=True):
-        for (label, rows), style in zip(tables.items(), _styles(), strict=False):
-            measured = [row for row in rows if row.get(name) is not None]
-            x, y = [_position(row, against) for row in measured], [row[name] for row in measured]
-            axes.plot(x, y, label=label, linewidth=1.8, **style)
+    return plot_means({label: [history] for label, history in histories.items()}, title, against)
+
+
+def plot_means(
+    histories: Mapping[str, Sequence[Sequence[Record]]],
+    title: str,
+    against: Against = Against.rounds,
+    columns: int = len(PANELS),
+) -> Figure:
+    """Plot means over seeds, with a band of one standard deviation to either side.
+
+    Args:
+        histories: The records of a method with each seed, by its label in the legend.
+        title: The title of the figure.
+        against: The quantity on the horizontal axis.
+        columns: How many panels stand side by side.
+    """
+    tables = {
+        label: [[record.flat() for record in history] for history in seeds]
+        for label, seeds in histories.items()
+    }
+    ends = [rows[-1] for seeds in tables.values() for rows in seeds]
+    shown = [name for name in PANELS if any(end.get(name) is not None for end in ends)]
+    columns = min(columns, len(shown))
+    rows = -(-len(shown) // columns)
+    labels = min(4, 2 * columns)
+    legend_rows = -(-len(tables) // labels) if len(tables) > 1 else 0
+    size = (3.6 * columns, 3.2 * rows + 0.25 * legend_rows)
+    figure = Figure(figsize=size, layout="constrained")
+    panels = figure.subplots(rows, columns, squeeze=False).flatten()
+    for axes in panels[len(shown) :]:
+        axes.set_visible(False)
+    for axes, name in zip(panels, shown, strict=False):
+        for (label, seeds), style in zip(tables.items(), _styles(), strict=False):
+            _draw_mean(axes, seeds, name, against, label=label, **style)
         axes.set_title(PANELS[name], fontsize=10)
         axes.set_xlabel(AXES[against])
         axes.grid(alpha=0.25)
@@ -56,9 +85,26 @@ def plot_histories(
             axes.yaxis.set_major_formatter("{x:.0%}")
     if legend_rows:
         handles = figure.axes[0].get_legend_handles_labels()
-        figure.legend(*handles, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
+        figure.legend(*handles, loc="outside lower center", ncols=labels, frameon=False, fontsize=9)
     figure.suptitle(title, fontsize=11)
     return figure
+
+
+def _draw_mean(
+    axes: Axes, seeds: Sequence[Sequence[dict[str, Any]]], name: str, against: Against, **style: Any
+) -> None:
+    """Draw the mean of a measure over the seeds, as far as all of them have it."""
+    measured = [[row for row in rows if row.get(name) is not None] for rows in seeds]
+    together = list(zip(*measured, strict=False))
+    x = [np.mean([_position(row, against) for row in rows]) for rows in together]
+    values = np.array([[row[name] for row in rows] for rows in together], dtype=float)
+    values = values.reshape(len(together), len(seeds))
+    axes.plot(x, values.mean(1), linewidth=1.8, **style)
+    if len(seeds) > 1 and len(together):
+        low, high = (values.mean(1) + sign * values.std(1, ddof=1) for sign in (-1, 1))
+        if name in LOGARITHMIC:  # a band to below 0 would have no place
+            low = np.maximum(low, values.min(1))
+        axes.fill_between(x, low, high, color=style["color"], alpha=0.18, linewidth=0)
 
 
 def _position(row: dict[str, Any], against: Against) -> float:
@@ -97,5 +143,6 @@ def save(figure: Figure, path: str | Path) -> None:
         FedcanonError: The picture cannot be written there.
     """
     check_writable(path)
-    with explained(f"cannot write the picture {path}"):
+    embedded = mpl.rc_context({"pdf.fonttype": 42})  # letters that publishers accept
+    with explained(f"cannot write the picture {path}"), embedded:
         write_whole(Path(path), partial(figure.savefig, dpi=150))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import NamedTuple
 
@@ -101,7 +101,7 @@ def private_algorithm(algorithm: Algorithm, privacy: Privacy) -> Algorithm:
 
 
 def public_summary(data: DataSummary, privacy: Privacy | None) -> DataSummary:
-    """Return what a run may tell of its data: no labels if it is private.
+    """Return what a run may tell of its data: no labels, names and means if it is private.
 
     The numbers of records are public if single records are hidden, but not if clients are.
     """
@@ -109,7 +109,7 @@ def public_summary(data: DataSummary, privacy: Privacy | None) -> DataSummary:
         return data
     counted = not isinstance(privacy, ClientPrivacy)
     samples = [sum(counts) for counts in data.label_counts] if counted else []
-    return replace(data, label_counts=[], samples=samples)
+    return DataSummary(data.name, data.shape, data.classes, [], samples)
 
 
 def _noisy_mean(privacy: ClientPrivacy, problem: Problem) -> NoisyMean:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcanon.errors import FedcanonError, RunStoppedError, unknown_name
+from fedcanon.objectives.problem import MEASURES
 from fedcanon.runs.build import build, check_names
 from fedcanon.runs.config import Config, load_config
 from fedcanon.runs.folder import RunFolder
@@ -69,6 +70,14 @@ class Sweep:
     def base(self) -> Config:
         """The configuration without the settings of a trial."""
         return load_config(self.file, self.settings)
+
+    @property
+    def judged(self) -> str:
+        """The name of the goal's measure: of validation, where samples are held out for it."""
+        measure = self.goal.measure
+        if measure not in MEASURES or not self.base.data.validation:
+            return measure
+        return f"validation_{measure.removeprefix('test_')}"
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -215,7 +224,7 @@ def _rows(sweep: Sweep, trials: Sequence[Trial]) -> list[dict[str, Any]]:
             "trial": trial.number,
             "state": str(trial.state),
             **{key: trial.params[key] for key in sweep.space.axes},
-            sweep.goal.measure: trial.mean if trial.values else None,
+            sweep.judged: trial.mean if trial.values else None,
             "deviation": trial.deviation if trial.values else None,
             **dict(zip_longest((f"seed {seed}" for seed in sweep.seeds), trial.values)),
             "error": trial.error,

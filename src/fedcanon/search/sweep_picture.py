@@ -37,7 +37,7 @@ def plot_sweep(sweep: Sweep, trials: Sequence[Trial], best: Trial, title: str) -
         _draw(axes, key, axis, trials, best)
     for axes in panels[len(axes_of) :]:
         axes.set_visible(False)
-    name = sweep.goal.measure
+    name = sweep.judged
     for axes in panels[::columns]:
         axes.set_ylabel(PANELS.get(name, name.replace("_", " ")))
     handles = figure.axes[0].get_legend_handles_labels()

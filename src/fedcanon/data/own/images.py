@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
-from fedcanon.data.dataset import Dataset
+from fedcanon.data.dataset import Dataset, Names
 from fedcanon.data.own.samples import Samples, build
 from fedcanon.data.sources.images import PILLOW_ERRORS
 from fedcanon.errors import FedcanonError
@@ -64,7 +64,7 @@ def _pictures(part: str, folder: Path) -> Samples:
     return Samples(part, [(str(path), path) for path in paths], labels)
 
 
-def read_images(train: Sequence[Picture], test: Sequence[Picture]) -> tuple[Tensor, Tensor]:
+def read_images(train: Sequence[Picture], test: Sequence[Picture]) -> tuple[Tensor, Tensor, Names]:
     """Images as float32 in [0, 1], (N, channels, height, width); grey if all of them are."""
     pictures = [*train, *test]
     decoded = [_decode(*picture) for picture in pictures]
@@ -80,7 +80,7 @@ def read_images(train: Sequence[Picture], test: Sequence[Picture]) -> tuple[Tens
     for index, image in enumerate(decoded):
         pixels[index] = image  # a grey image fills all channels
     images = torch.from_numpy(pixels).permute(0, 3, 1, 2).float().contiguous().div_(255)
-    return images[: len(train)], images[len(train) :]
+    return images[: len(train)], images[len(train) :], Names()
 
 
 def _decode(name: str, source: Path | bytes) -> NDArray[np.uint8]:

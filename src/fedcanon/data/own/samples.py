@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
-from fedcanon.data.dataset import Dataset, Inputs, Split
+from fedcanon.data.dataset import Dataset, Inputs, Names, Split
 from fedcanon.errors import FedcanonError
+
+Prepare = Callable[[Any, Any], tuple[Inputs, Inputs, Names]]
+"""Makes numbers of training and test inputs, and names them."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,7 @@ def build(
     train: Samples,
     test: Samples | None,
     *,
-    prepare: Callable[[Any, Any], tuple[Inputs, Inputs]] = lambda train, test: (train, test),
+    prepare: Prepare = lambda train, test: (train, test, Names()),
     classes: int | None = None,
     holdout: float = 0.2,
     seed: int = 0,
@@ -54,8 +57,9 @@ def build(
         name: What the dataset is called in results.
         train: The training data.
         test: The test data, or None to hold some of the training data out.
-        prepare: Makes tensors or matrices of the training and the test inputs. What it learns, such
-            as a mean, must come from the training inputs, which no longer have those held out.
+        prepare: Makes tensors or matrices of the training and the test inputs, and names them. What
+            it learns, such as a mean, must come from the training inputs, which no longer have
+            those held out.
         classes: The number of classes, if the labels are already their numbers.
         holdout: The share to hold out.
         seed: What the choice of the samples held out is drawn from.
@@ -72,7 +76,7 @@ def build(
         train, test = _hold_out(train, holdout, seed)
         note = f"{holdout:.0%} of the samples held out for testing"
     users = _numbering([*(train.users or ()), *(test.users or ())], "user")
-    train_inputs, test_inputs = prepare(train.inputs, test.inputs)
+    train_inputs, test_inputs, names = prepare(train.inputs, test.inputs)
     if train_inputs.shape[1:] != test_inputs.shape[1:]:
         raise FedcanonError(
             f"a training input has shape {tuple(train_inputs.shape[1:])} but a test input "
@@ -92,9 +96,13 @@ def build(
             None if samples.users is None else torch.tensor([users[k] for k in samples.users]),
         )
 
-    return Dataset(
-        name, numbered(train_inputs, train), numbered(test_inputs, test), len(labels), note
+    named = replace(
+        names,
+        classes=tuple(map(str, labels)) if classes is None else (),
+        users=tuple(map(str, users)),
     )
+    splits = numbered(train_inputs, train), numbered(test_inputs, test)
+    return Dataset(name, *splits, len(labels), note, named)
 
 
 def _hold_out(samples: Samples, share: float, seed: int) -> tuple[Samples, Samples]:

@@ -3,23 +3,37 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fedcanon.data.dataset import Dataset, Inputs
+from fedcanon.data.dataset import Dataset, Inputs, Names
 from fedcanon.data.own.arrays import numbers
 from fedcanon.data.own.samples import Samples, build
 from fedcanon.data.sources.files import entries
 from fedcanon.errors import FedcanonError, first_line
 
+if TYPE_CHECKING:
+    from sklearn.compose import ColumnTransformer
+
 PACKED = (".gz", ".xz", ".bz2", ".zip")
 """Endings of compressed tables; a zip file must hold nothing but the table."""
 
 
+MOST_CLASSES = 20
+"""A label of numbers with more different values is rather a quantity than a class."""
+
+
 def from_table(
-    path: str | Path, label: str, *, client: str | None = None, test: str | Path | None = None
+    path: str | Path,
+    label: str,
+    *,
+    client: str | None = None,
+    test: str | Path | None = None,
+    columns: tuple[str, ...] = (),
+    drop: tuple[str, ...] = (),
+    numeric_classes: bool = False,
 ) -> Dataset:
     """Your own table: a CSV or Parquet file with one row for each sample.
 
@@ -32,20 +46,77 @@ def from_table(
         label: The column of classes.
         client: The column that says whom a row comes from.
         test: A table of test data. Without it, a fifth of the rows is held out.
+        columns: The columns to learn from; all but label and client if it is empty.
+        drop: Columns to leave out, such as identifiers.
+        numeric_classes: Whether a label of numbers with more than ``MOST_CLASSES`` different values
+            holds classes all the same.
 
     Raises:
-        FedcanonError: A table cannot be read, lacks a column or values, or has a column that is
-            neither numbers nor categories.
+        FedcanonError: A table cannot be read, lacks a column or values, has a column that is
+            neither numbers nor categories, or a label that is a quantity.
 
     Warns:
         UserWarning: Test data have a category that the training data do not have.
     """
+
+    def samples(part: str, path: str | Path) -> Samples:
+        table = chosen(part, read_table(Path(path)), [label, client], columns, drop)
+        return table_samples(part, table, label, client)
+
+    train = samples("training", path)
+    if not numeric_classes:
+        _refuse_quantity(label, train.labels)
     return build(
         Path(path).name.partition(".")[0],
-        table_samples("training", read_table(Path(path)), label, client),
-        None if test is None else table_samples("test", read_table(Path(test)), label, client),
+        train,
+        None if test is None else samples("test", test),
         prepare=encode_tables,
     )
+
+
+def chosen(
+    part: str,
+    table: Any,
+    named: Sequence[str | None],
+    columns: Sequence[str],
+    drop: Sequence[str],
+) -> Any:
+    """The columns of a pandas table that are asked for, and those of label and client.
+
+    Args:
+        part: "training" or "test", for messages.
+        table: The table.
+        named: The columns of label and client.
+        columns: The columns to learn from; none are all.
+        drop: The columns to leave out.
+
+    Raises:
+        FedcanonError: There is no such column, or the label is among those to leave out.
+    """
+    for column in (*columns, *drop):
+        if column not in table.columns:
+            raise FedcanonError(
+                f"the {part} table has no column '{column}': use some of "
+                f"{', '.join(map(str, table.columns))}."
+            )
+    for column in drop:
+        if column in named or column in columns:
+            raise FedcanonError(
+                f"the column '{column}' cannot be left out (drop) and used at once: choose one."
+            )
+    kept = columns or [column for column in table.columns if column not in drop]
+    return table[[c for c in table.columns if c in kept or c in named]]
+
+
+def _refuse_quantity(label: str, values: Sequence[Any]) -> None:
+    """Raise a ``FedcanonError`` if a label is a quantity, such as an age."""
+    distinct = set(values)
+    if len(distinct) > MOST_CLASSES and all(isinstance(v, int | float) for v in distinct):
+        raise FedcanonError(
+            f"the label '{label}' holds numbers with {len(distinct)} different values, as a "
+            "quantity does: fedcanon run learns classes, and 'fedcanon glm' quantities. If the "
+            "numbers do name classes, set data.numeric_classes=true."
+        )
 
 
 def read_table(path: Path) -> Any:
@@ -109,7 +180,7 @@ def warn_of_new(column: str, values: Any, known: Collection[Any], taken: str) ->
         )
 
 
-def encode_tables(train: Any, test: Any) -> tuple[Inputs, Inputs]:
+def encode_tables(train: Any, test: Any) -> tuple[Inputs, Inputs, Names]:
     """Standardise numeric columns and one-hot encode the others, as the training table says."""
     from pandas.api import types
 
@@ -150,4 +221,20 @@ def encode_tables(train: Any, test: Any) -> tuple[Inputs, Inputs]:
         ]
     )
     fitted = numbers(encoder.fit_transform(train), "training")
-    return fitted, numbers(encoder.transform(test), "test")
+    return fitted, numbers(encoder.transform(test), "test"), _names(encoder, numeric, categories)
+
+
+def _names(encoder: ColumnTransformer, numeric: Sequence[Any], categories: Sequence[Any]) -> Names:
+    """What the encoder has made of the columns: its numbers, and zeros and ones."""
+    names, means, deviations = [str(column) for column in numeric], list[float](), list[float]()
+    if numeric:
+        scaler = encoder.named_transformers_["numbers"]
+        means, deviations = scaler.mean_.tolist(), scaler.scale_.tolist()
+    if categories:
+        values = encoder.named_transformers_["categories"].categories_
+        of_each = zip(categories, values, strict=True)
+        indicators = [f"{column}={value}" for column, own in of_each for value in own]
+        names += indicators
+        means += [0.0] * len(indicators)
+        deviations += [1.0] * len(indicators)
+    return Names(tuple(names), tuple(means), tuple(deviations))

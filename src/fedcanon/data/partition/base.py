@@ -140,3 +140,33 @@ def top_up(parts: Parts) -> Parts:
             given[rich] += taken
             heapq.heapreplace(largest, (taken - size, rich))
     return [part[start:] for part, start in zip(parts, given, strict=True)]
+
+
+def held_out_of_each(
+    parts: list[Tensor], share: float, rng: Generator
+) -> tuple[list[Tensor], Tensor]:
+    """Take a share of every client's samples away, but leave ``MINIMUM`` of them.
+
+    Args:
+        parts: The indices of every client's samples.
+        share: The share to take.
+        rng: The generator to draw from.
+
+    Returns:
+        What is left of every part, and the indices of all samples that were taken.
+
+    Raises:
+        FedcanonError: No client has enough samples to give one away.
+    """
+    kept, held = [], []
+    for part in parts:
+        order = torch.from_numpy(rng.permutation(len(part)))
+        count = max(0, min(int(share * len(part)), len(part) - MINIMUM))
+        held.append(part[order[:count]])
+        kept.append(part[order[count:].sort().values])
+    if not any(map(len, held)):
+        raise FedcanonError(
+            f"no client has enough samples to hold {share:.0%} of them out: use fewer clients, or "
+            "a larger share."
+        )
+    return kept, torch.cat(held)

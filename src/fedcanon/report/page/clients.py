@@ -37,9 +37,19 @@ def _partition(run: Run) -> dict[str, Any]:
     data, config = run.data, run.config
     counts = np.array(data.label_counts if data else [])
     title = f"{config.data.name} · {config.data.partition} · seed {config.seed}"
-    entry = {"title": title, "losses": [], "sizes": counts.sum(1).tolist()}
+    names = data.client_names if data else []
+    entry = {
+        "title": title,
+        "losses": [],
+        "sizes": counts.sum(1).tolist(),
+        "clients": names or [str(client) for client in range(len(counts))],
+        "labels": data.class_names if data else [],
+    }
     if len(counts) <= CIRCLES:
         return entry | {"counts": counts.tolist()}
     columns = columns_of(counts)
-    names = [f"client {own[0]}" if len(own) == 1 else f"{len(own)} clients" for own, _ in columns]
-    return entry | {"columns": names, "shares": [s.round(4).tolist() for _, s in columns]}
+    heads = [
+        f"client {entry['clients'][own[0]]}" if len(own) == 1 else f"{len(own)} clients"
+        for own, _ in columns
+    ]
+    return entry | {"columns": heads, "shares": [s.round(4).tolist() for _, s in columns]}

@@ -20,6 +20,8 @@ from fedcanon.runs.guarantee import in_short
 
 LISTED = 4
 """The largest number of different methods, models, … that the head of a page lists."""
+FEATURES = 30
+"""The largest number of columns of a table that it lists."""
 PACE = 20
 """How many of the last measures tell the speed of a run."""
 
@@ -36,7 +38,8 @@ def title(groups: Sequence[Group]) -> str:
 def facts(groups: Sequence[Group]) -> dict[str, list[str]]:
     """What was run: data, model, penalty, …, with a line for each variant among the runs."""
     found = [facts_of(run.config, run.data) for group in groups for run in group.runs]
-    lines = {name: different(run[name] for run in found) for name in found[0]}
+    every = {name: different(run[name] for run in found) for name in found[0]}
+    lines = {name: own for name, own in every.items() if any(own)}
     return {name: _shortened(own) for name, own in lines.items()} | {
         "seed": [", ".join(lines["seed"])]
     }
@@ -46,6 +49,7 @@ def facts_of(config: Config, data: DataSummary | None) -> dict[str, str]:
     """What a run with this configuration does, a line each; ``data`` is None if not yet known."""
     return {
         "data": _data(config, data),
+        "features": _features(data),
         "model": model_of(config),
         "penalty": described(config.penalty),
         "method": " · ".join(method_of(config)),
@@ -93,6 +97,12 @@ def clients_of(config: Config) -> str:
     return f"{of}{count:,} clients {weight}{' per round' if of else ''}"
 
 
+def spread_of(config: Config) -> str:
+    """How the data are spread over the clients, and changed at random."""
+    augmented = f", augmented by {written(config.data.augment)}" if config.data.augment else ""
+    return f"{config.data.partition}{augmented}"
+
+
 def progress(run: Run) -> dict[str, Any]:
     """How many rounds of a run are done, and how long the rest will take at its present speed."""
     rounds, records = run.config.rounds, run.records
@@ -117,9 +127,23 @@ def _data(config: Config, data: DataSummary | None) -> str:
     if data:
         shape, samples = "×".join(map(str, data.shape)), data.total
         counted = f"{samples:,} samples, " if samples else ""  # hidden if clients are private
-        words.append(f"{counted}{data.classes} classes, inputs {shape}")
-    partition = [] if deployed else [config.data.partition]
+        classes = f" ({written(data.class_names)})" if data.class_names else ""
+        words.append(f"{counted}{data.classes} classes{classes}, inputs {shape}")
+    partition = [] if deployed else [spread_of(config)]
     return " · ".join([*words, *partition, clients_of(config)])
+
+
+def _features(data: DataSummary | None) -> str:
+    """The columns of a table, each with its mean and deviation where it was standardised."""
+    if data is None or not data.features:
+        return ""
+    scales = zip(data.means, data.deviations, strict=True)
+    words = [
+        name if (mean, deviation) == (0, 1) else f"{name} ({mean:.4g} ± {deviation:.4g})"
+        for name, (mean, deviation) in zip(data.features, scales, strict=True)
+    ]
+    more = len(words) - FEATURES
+    return ", ".join(words if more <= 0 else [*words[:FEATURES], f"and {more} more"])
 
 
 def _shortened(lines: list[str]) -> list[str]:

@@ -17,7 +17,7 @@ ODD = 1.0
 class OddRow:
     """A client: how far it was in the last round, and how often it was dropped so far."""
 
-    client: int
+    client: str
     distance: str
     dropped: str
     is_odd: bool
@@ -38,11 +38,11 @@ def oddness(runs: Sequence[Run]) -> list[Oddness]:
 
 
 def _of(run: Run) -> Oddness:
-    last = run.records[-1]
+    last, names = run.records[-1], run.data.client_names if run.data else []
     farthest = sorted(last.distances, key=lambda client: -last.distances[client])
     rows = [
         OddRow(
-            client,
+            names[client] if client < len(names) else str(client),
             f"{last.distances[client]:,.2f}",
             f"{last.drops.get(client, 0) / last.round:.0%}",
             last.distances[client] > ODD,

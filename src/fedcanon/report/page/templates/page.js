@@ -152,13 +152,15 @@ function drawLegend() {
 
 const eachOf = (count) => (count <= 12 ? 1 : undefined); // more ticks are left to Plotly
 const labelsOf = (partition) => (partition.counts ?? partition.shares)[0].length;
+const named = (names) => (names.length && names.length <= 40
+  ? { tickvals: names.map((_, k) => k), ticktext: names.map(plain) } : {});
 const heightOf = (partition) => Math.min(Math.max(labelsOf(partition) * 24, 180), 420) + 60;
 
 function drawPartition(partition) {
   const chart = byId("partition-chart");
   const labels = labelsOf(partition);
   const height = heightOf(partition);
-  const yaxis = { title: "label", range: [-0.7, labels - 0.3], dtick: eachOf(labels) };
+  const yaxis = { title: "label", range: [-0.7, labels - 0.3], dtick: eachOf(labels), ...named(partition.labels) };
   byId("partition-title").textContent = `samples of each label: ${partition.title}`;
   if (partition.shares) {
     const z = partition.shares[0].map((_, label) => partition.shares.map((column) => column[label]));
@@ -195,9 +197,10 @@ function drawPartition(partition) {
       opacity: 0.85,
       line: { width: 0 },
     },
-    hovertemplate: "client %{x}, label %{y}: %{customdata:,} samples<extra></extra>",
+    text: filled.map((cell) => `client ${plain(partition.clients[cell.x])}, label ${plain(partition.labels[cell.y] ?? String(cell.y))}`),
+    hovertemplate: "%{text}: %{customdata:,} samples<extra></extra>",
   };
-  const xaxis = { title: "client", range: [-0.7, clients - 0.3], dtick: eachOf(clients) };
+  const xaxis = { title: "client", range: [-0.7, clients - 0.3], dtick: eachOf(clients), ...named(partition.clients) };
   draw(chart, [trace], { height, xaxis, yaxis });
 }
 
@@ -214,12 +217,14 @@ function drawLosses(partition) {
     x: values.map((_, client) => client),
     y: values,
     customdata: partition.sizes,
+    text: partition.clients.map((name) => `client ${plain(name)}`),
+    textposition: "none",
     marker: { color: colourOf(group), ...(bars ? {} : { size: 6 }) },
-    hovertemplate: `<b>${plain(charts.groups[group])}</b>, round ${round}<br>client %{x} (%{customdata:,} samples): %{y:.4g}<extra></extra>`,
+    hovertemplate: `<b>${plain(charts.groups[group])}</b>, round ${round}<br>%{text} (%{customdata:,} samples): %{y:.4g}<extra></extra>`,
   }));
   draw(byId("losses-chart"), traces, {
     height: heightOf(partition),
-    xaxis: { title: "client", dtick: eachOf(clients), range: [-0.7, clients - 0.3] },
+    xaxis: { title: "client", dtick: eachOf(clients), range: [-0.7, clients - 0.3], ...named(partition.clients) },
     yaxis: { rangemode: "tozero", nticks: 6 },
     bargap: 0.3,
   });

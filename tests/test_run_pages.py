@@ -1,0 +1,134 @@
+"""The pages on runs and comparisons: their commands print what the pages say.
+
+Networks are trained for many rounds in single precision, so that another processor gives other
+digits: words and counts must be the same, measures near.
+"""
+
+import re
+import runpy
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_wine
+
+from tests.test_tutorial import printed_as_shown
+
+PROJECT = Path(__file__).parents[1]
+TUTORIAL = (PROJECT / "docs" / "tutorial.md").read_text(encoding="utf-8")
+COMPARE = (PROJECT / "docs" / "how-to" / "compare.md").read_text(encoding="utf-8")
+NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?")
+COUNTED = ("rounds", "prox calls", "floats", "bytes")
+"""Rows of a summary that are counted, and so the same on every machine."""
+
+
+def block_with(page, words):
+    blocks = re.findall(r"^```text\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    (found,) = [block for block in blocks if words in block]
+    return found
+
+
+def numbers(text):
+    return [float(number.replace(",", "")) for number in NUMBER.findall(text)]
+
+
+def words(text):
+    return " ".join(NUMBER.sub("#", text).split())
+
+
+def measured(out):
+    """Objective, accuracy, percentage of zeros, prox calls and floats of a run as printed."""
+    rows = dict(re.findall(r"^  (\S.*?)  +(.*?) *$", out, re.MULTILINE))
+    zeros = float(re.search(r"\((.*)%", rows["exact zeros"])[1])
+    down, up = numbers(rows["floats"])
+    prox = sum(numbers(rows["prox calls"]))
+    return float(rows["objective f + h"]), float(rows["test accuracy"]), zeros, prox, down, up
+
+
+@pytest.mark.slow
+def test_the_default_run_prints_what_the_tutorial_shows(fedcanon, tmp_path):
+    code, out, err = fedcanon("run", "--folder", str(tmp_path / "run"))
+    assert code == 0, err
+    head, shown = block_with(TUTORIAL, "stationarity").split("\n\n")
+    lines = [line.rstrip() for line in out.splitlines()]
+    assert head.splitlines() == lines[: len(head.splitlines())]
+    printed = lines[len(head.splitlines()) :]
+    for line, own in zip(shown.splitlines(), printed, strict=False):
+        name = line.strip().split("  ")[0]
+        assert words(line) == words(own)
+        if name in COUNTED:
+            assert line.strip() == own.strip()
+        elif name != "seconds":
+            assert numbers(own) == pytest.approx(numbers(line), rel=0.2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("setting", "told"),
+    [
+        ("clients.participants=3", r"accuracy of about (\S+) with (\d+) % zeros, for (\S+) floats"),
+        ("data.partition=iid", r"second has about (\S+) with (\d+) % zeros(\.)"),
+    ],
+)
+def test_other_settings_reach_what_the_tutorial_says(fedcanon, tmp_path, setting, told):
+    assert f"fedcanon run --set {setting}" in TUTORIAL
+    _, out, _ = fedcanon("run", "--set", setting, "--folder", str(tmp_path / "run"))
+    _, accuracy, zeros, _, _, up = measured(out)
+    said_accuracy, said_zeros, said_up = re.search(told, TUTORIAL).groups()
+    assert accuracy == pytest.approx(float(said_accuracy), abs=0.02)
+    assert zeros == pytest.approx(float(said_zeros), abs=1)
+    assert said_up == "." or up == float(said_up.replace(",", ""))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["fedcanon+", "fedcanon", "fedcanon2", "fedavg"])
+def test_methods_reach_what_the_table_of_the_tutorial_says(fedcanon, tmp_path, name):
+    row = re.search(rf"^\| `{re.escape(name)}` \|(.*)\|$", TUTORIAL, re.MULTILINE)[1]
+    options = ("--set", f"algorithm.name={name}", "--folder", str(tmp_path / "run"))
+    code, out, err = fedcanon("run", *options)
+    assert code == 0, err
+    objective, accuracy, zeros, *counts = measured(out)
+    said_objective, said_accuracy, said_zeros, *said_counts = numbers(row)
+    assert objective == pytest.approx(said_objective, rel=0.1)
+    assert accuracy == pytest.approx(said_accuracy, abs=0.02)
+    assert zeros == pytest.approx(said_zeros, abs=1)
+    assert counts == said_counts
+
+
+@pytest.mark.slow
+def test_a_comparison_prints_the_table_of_its_page(fedcanon, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (command,) = re.findall(r"^fedcanon compare .*top_k \\\n.*\\\n.*$", COMPARE, re.MULTILINE)
+    code, out, err = fedcanon(*shlex.split(command.replace("\\\n", " "))[1:])
+    assert code == 0, err
+    shown = block_with(COMPARE, "top_k")
+    printed = "\n".join(line.rstrip() for line in out.splitlines())
+    assert words(shown) in words(printed)
+    said, found = numbers(shown), numbers(printed)[: len(numbers(shown))]
+    near = np.isclose(said, found, rtol=0.3)
+    assert near.mean() > 0.9  # the seconds are others
+
+
+def test_the_model_built_by_hand_prints_what_its_page_shows(capsys):
+    page = (PROJECT / "docs" / "how-to" / "use-your-own-model.md").read_text(encoding="utf-8")
+    runpy.run_path(str(PROJECT / "examples" / "own_model.py"), run_name="__main__")
+    printed, shown = capsys.readouterr().out, block_with(page, "neurons have no input left")
+    assert words(printed) == words(shown)
+    accuracy, removed, all_of = numbers(printed)
+    assert (accuracy, all_of) == (pytest.approx(numbers(shown)[0], abs=0.02), 100)
+    assert removed == pytest.approx(numbers(shown)[1], abs=5)
+
+
+def test_the_table_of_cellars_is_spread_as_the_page_on_data_shows(fedcanon, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    wine = load_wine(as_frame=True).frame
+    cellars = ["east", "north", "south", "west"]
+    wine["cellar"] = np.random.default_rng(0).choice(cellars, len(wine))
+    pd.DataFrame(wine).to_csv("wine.csv", index=False)
+    page = (PROJECT / "docs" / "how-to" / "data.md").read_text(encoding="utf-8")
+    (command,) = re.findall(r"^fedcanon data table .*\\\n.*$", page, re.MULTILINE)
+    code, out, err = fedcanon(*shlex.split(command.replace("\\\n", " "))[1:])
+    assert code == 0, err
+    assert printed_as_shown(block_with(page, "largest class"), out), out
