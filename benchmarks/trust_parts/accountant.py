@@ -11,10 +11,10 @@ from typing import Any
 from comparison.journal import Journal
 from comparison.tables import table, write
 from rich.progress import Progress
+from tests import privacy_audit as audit
 
 from fedcanon import FedcanonError
 from fedcanon.privacy import epsilon, noise_multiplier
-from trust_parts import audit
 
 DELTA = 1e-5
 PLD = {

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
-from comparison.convex_problems import Array
+from numpy.typing import NDArray
 from scipy.stats import beta
 
 from fedcanon import FedCanonPlus, Federation, Problem, Quadratic
@@ -24,6 +24,7 @@ FLAT = 1e-9
 """The curvature of losses whose gradient is practically constant."""
 OTHERS = 200
 """Clients of the form in which noise is kept."""
+Array = NDArray[np.float64]
 Releases = Callable[[bool, int], Array]
 """What is released with the client or without it, a row for each of so many trials."""
 
