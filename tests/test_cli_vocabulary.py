@@ -52,6 +52,7 @@ def test_data_refuses_other_settings(fedcanon, setting):
     code, _, err = fedcanon("data", "synthetic", "--set", setting)
     assert code == 2
     assert "such as data.test=new.csv" in err
+    assert "--partition say" in err
 
 
 def test_compare_takes_a_file_as_other_commands_do(fedcanon, tmp_path):

@@ -101,7 +101,7 @@ def test_groups_are_variables(fedcanon, one_file, tmp_path):
         (("--site", "hospital", "--label", "death"), "has no column 'death'"),
         (("--site", "hospital", "--label", "ill", "--choose", "cv"), "choose = 'cv'"),
         (("--site", "hospital", "--label", "ill", "--report", "no/such/r.html"), "no folder"),
-        (("--site", "hospital", "--label", "ill", "--penalty", "lasso"), "no penalty"),
+        (("--site", "hospital", "--label", "ill", "--penalty", "laso"), "no penalty"),
     ],
 )
 def test_mistakes_are_one_sentence(fedcanon, one_file, options, words):

@@ -59,8 +59,12 @@ def table_of(*texts: str, numbers: Sequence[str] = ()) -> Table:
     return table
 
 
-def dataset_options(settings: Sequence[str]) -> dict[str, Any]:
+def dataset_options(settings: Sequence[str], otherwise: str) -> dict[str, Any]:
     """Return the options of a dataset that ``--set data.KEY=VALUE`` gives.
+
+    Args:
+        settings: Keys and values.
+        otherwise: How this command is told the rest, for the error message.
 
     Raises:
         FedcanonError: A setting is of another kind.
@@ -74,7 +78,7 @@ def dataset_options(settings: Sequence[str]) -> dict[str, Any]:
         if not equals or option == key or option in ("", *DataSection.model_fields):
             raise FedcanonError(
                 f"--set takes an option of the dataset here, such as data.test=new.csv, not "
-                f"'{setting}'."
+                f"'{setting}'; {otherwise}."
             )
         options[option] = parse_value(text)
     return options

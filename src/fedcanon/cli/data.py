@@ -28,7 +28,7 @@ def data(
     from fedcanon.runs.named import make_dataset
     from fedcanon.runs.plots import check_writable, save
 
-    source = {"name": name, **dataset_options(set_ or [])}
+    source = {"name": name, **dataset_options(set_ or [], "NAME and --partition say the rest")}
     rule = make_partition(partition)
     if plot:
         check_writable(plot)

@@ -45,7 +45,7 @@ def evaluate(
     from fedcanon.export.trained import trained
     from fedcanon.runs.named import make_dataset, make_loss
 
-    options = dataset_options(set_ or [])
+    options = dataset_options(set_ or [], "--data names another dataset")
     network = trained(name, trust=trust)
     source = network.run.config.data.source if data is None else {"name": data}
     with console.status("loading data …"):
