@@ -3,6 +3,8 @@
 import re
 import shutil
 import stat
+import subprocess
+import sys
 
 import pytest
 
@@ -10,7 +12,6 @@ from fedcanon import FedcanonError, Observer, resume, train
 from fedcanon.files import unfinished
 from fedcanon.runs.config import make_config
 from fedcanon.runs.folder import RunFolder
-from tests.forked import run_script
 
 SMALL = {"rounds": 4, "model": "linear", "clients": {"count": 3}, "checkpoint": {"rounds": 1}}
 
@@ -46,12 +47,9 @@ for kind in (Format.SAFETENSORS, Format.PYTORCH, Format.PROGRAM, Format.SPARSE):
 """
 
 
-def printed(script, run):
-    path = run.with_name("script.py")
-    path.write_text(script)
-    code, out, err = run_script(path, run)
-    assert code == 0, err
-    return out
+def printed(script, *arguments):
+    command = [sys.executable, "-c", script, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def test_a_disk_that_is_really_full(tmp_path):
