@@ -1,5 +1,6 @@
 """Every benchmark still runs; what it measures is for a quiet machine."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,16 @@ def test_engine():
     printed = smoke("engine")
     for ratio in ("ours / bare loop", "arithmetic limit / ours", "100 clients / 10 clients"):
         assert ratio in printed
+
+
+@pytest.mark.parametrize(("part", "rows"), [("clients", 2), ("model", 4)])
+def test_scale(part, rows, tmp_path):
+    assert "checkpoint" in smoke("scale", part, "--results", tmp_path)
+    found = json.loads((tmp_path / f"scale-{part}.json").read_text())
+    assert len(found["rows"]) == rows
+    table = (tmp_path / f"scale-{part}.md").read_text().splitlines()
+    assert len(table) == rows + 2
+    assert len({line.count("|") for line in table}) == 1
 
 
 @pytest.mark.parametrize(
@@ -98,4 +109,4 @@ def test_deployment():
 
 def test_none_is_forgotten():
     names = {path.stem for path in (ROOT / "benchmarks").glob("*.py")}
-    assert names == {"prox", "data", "engine", "deployment", "rounds", "trust"}
+    assert names == {"prox", "data", "engine", "deployment", "rounds", "trust", "scale"}

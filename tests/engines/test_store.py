@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -11,9 +12,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedcanon import FedcanonError
+from fedcanon import FedcanonError, FedCanonPlus, Federation, Local
+from fedcanon.engines import store
 from fedcanon.engines.memory import SparseFile
 from fedcanon.engines.store import StateStore
+from fedcanon.penalties import L1
+from tests.problems import quadratics
 
 TEMPLATE = {"v": torch.zeros(5), "w": torch.zeros(2, dtype=torch.float64), "scale": 0.0, "n": 3}
 
@@ -131,3 +135,42 @@ def test_a_full_disk_is_found_before_anything_is_written(allocation, monkeypatch
     require_equal(store.read(0), {"v": torch.ones(2**18)})
     store.write(store.reserve(), {"v": torch.full((2**18,), 2.0)})  # there is space again
     require_equal(store.read(1), {"v": torch.full((2**18,), 2.0)})
+
+
+def test_states_that_no_disk_can_hold_are_refused_before_the_first_round(monkeypatch):
+    """A million clients with 400 MB each, of whom a thousand take part."""
+    monkeypatch.setattr(store, "_free_bytes", lambda: 50 * 2**30)
+    large = StateStore(10**6, {"v": torch.empty(10**8, device="meta")})
+    assert large.shortage(130) is None
+    expected = r"1,000 clients take 372\.5 GiB, 381\.5 MiB each, .* only 50\.0 GiB: .* TMPDIR"
+    assert re.match(f"the states of {expected}", large.shortage(1_000))
+    assert StateStore(10**6, {}).shortage(10**6) is None  # FedAvg
+    assert StateStore(10, {"v": torch.zeros(5)}).shortage(10**12) is None  # in memory
+
+
+def test_a_store_is_never_larger_than_the_disk(monkeypatch):
+    monkeypatch.setattr(store, "_free_bytes", lambda: 3 * 2**20 + 5)
+    small = StateStore(1_000, {"v": torch.ones(2**18)}, limit=2**20)
+    for number in range(3):
+        small.write(small.reserve(), {"v": torch.full((2**18,), float(number))})
+    with pytest.raises(FedcanonError, match=r"no disk left .* 3 take 1\.0 MiB each"):
+        small.reserve()
+
+
+def test_a_federation_says_before_it_begins_that_states_do_not_fit(monkeypatch):
+    problem = quadratics(clients=9)
+    state = problem.start.nbytes
+    monkeypatch.setattr(store, "aligned", lambda size: size)
+
+    def federation(room):
+        monkeypatch.setattr(store, "_free_bytes", lambda: room * state)
+        engine = Local(state_memory=1)
+        return Federation(
+            problem, FedCanonPlus(0.1, 0.1, 1), L1(0.1), participants=3, engine=engine
+        )
+
+    with pytest.raises(FedcanonError, match="not even one round fits: the states of 3 clients"):
+        federation(room=2)
+    [warning] = federation(room=4).warnings(rounds=100)
+    assert warning.startswith("these rounds may not fit on the disk: the states of 12 clients")
+    assert federation(room=12).warnings(rounds=100) == []
