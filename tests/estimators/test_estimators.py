@@ -31,7 +31,7 @@ def test_groups_of_any_kind_are_clients_and_the_solution_does_not_depend_on_them
 
 
 def test_clients_weigh_by_samples_or_the_same():
-    X, y = np.array([[-1.0], [1.0]] * 5), np.array([0.0] * 6 + [2.5] * 4)
+    X, y = np.arange(10.0)[:, None], np.array([0.0] * 6 + [2.5] * 4)
     groups = ["large"] * 6 + ["small"] * 4
     settings = {"kappa": 100.0, "algorithm": "newton"}
     for weights, mean in (("samples", 1.0), ("uniform", 1.25)):
