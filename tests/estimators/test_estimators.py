@@ -107,7 +107,7 @@ def test_a_penalty_is_a_name_a_dictionary_or_itself():
     ("parameters", "message"),
     [
         ({"penalty": "elastic_net"}, "has no kappa: give it with its own parameters"),
-        ({"penalty": "lasso"}, "there is no penalty called 'lasso'"),
+        ({"penalty": "lassoo"}, "there is no penalty called 'lassoo'"),
         ({"kappa": -1.0}, "kappa at least 0"),
         ({"algorithm": "fedavgg"}, "did you mean 'fedavg'"),
         ({"algorithm": {"name": "pgd", "eta": 1.0}}, "unknown key 'algorithm.eta'"),
