@@ -46,7 +46,13 @@ def distance(model, oracle):
 
 @pytest.mark.parametrize(
     ("load", "kappa"),
-    [(synthetic, 0.03), (synthetic, 0.01), (load_iris, 0.1), (load_wine, 0.1)],
+    [
+        (load_breast_cancer, 0.01),
+        (synthetic, 0.03),
+        (synthetic, 0.01),
+        (load_iris, 0.1),
+        (load_wine, 0.1),
+    ],
 )
 def test_a_logistic_fit_is_close_by_default(load, kappa):
     X, y, clients = spread(load)

@@ -31,7 +31,7 @@ def test_groups_of_any_kind_are_clients_and_the_solution_does_not_depend_on_them
 
 
 def test_clients_weigh_by_samples_or_the_same():
-    X, y = np.array([[-1.0], [1.0]] * 5), np.array([0.0] * 6 + [2.5] * 4)
+    X, y = np.arange(10.0)[:, None], np.array([0.0] * 6 + [2.5] * 4)
     groups = ["large"] * 6 + ["small"] * 4
     settings = {"kappa": 100.0, "algorithm": "newton"}
     for weights, mean in (("samples", 1.0), ("uniform", 1.25)):
@@ -107,7 +107,7 @@ def test_a_penalty_is_a_name_a_dictionary_or_itself():
     ("parameters", "message"),
     [
         ({"penalty": "elastic_net"}, "has no kappa: give it with its own parameters"),
-        ({"penalty": "lasso"}, "there is no penalty called 'lasso'"),
+        ({"penalty": "lassoo"}, "there is no penalty called 'lassoo'"),
         ({"kappa": -1.0}, "kappa at least 0"),
         ({"algorithm": "fedavgg"}, "did you mean 'fedavg'"),
         ({"algorithm": {"name": "pgd", "eta": 1.0}}, "unknown key 'algorithm.eta'"),

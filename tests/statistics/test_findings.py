@@ -8,7 +8,7 @@ from sklearn.linear_model import LassoCV
 
 from fedcanon import FedcanonError
 from fedcanon.statistics.findings import EVERYWHERE, investigate
-from fedcanon.statistics.report import page
+from fedcanon.statistics.report import page, write_coefficients, write_report
 from fedcanon.statistics.settings import StudySettings
 from fedcanon.statistics.site import StudySite
 from fedcanon.tables.site import NO_GUARDS, Guards
@@ -62,6 +62,15 @@ def test_a_report_of_every_family():
         assert f"({family})" in text
         assert set(found.goodness) == {EVERYWHERE, *SITES.names}
         assert found.goodness[EVERYWHERE].quality.rows == len(POOLED)
+
+
+def test_a_study_is_written_to_paths_that_are_texts(tmp_path):
+    settings = StudySettings(label="ill", columns=("age",), kappa=0.01)
+    found = investigate(SITES, settings)
+    write_report(found, f"{tmp_path}/page.html")
+    write_coefficients(found, f"{tmp_path}/table.csv")
+    assert "(binomial)" in (tmp_path / "page.html").read_text()
+    assert (tmp_path / "table.csv").read_text() == found.table.to_csv()
 
 
 def test_strict_sites_are_not_shown_and_the_reason_is():
