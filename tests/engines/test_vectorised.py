@@ -106,6 +106,40 @@ def test_stacked_gradients_are_the_gradients_of_the_clients(n, batch, seed, deep
         assert torch.allclose(clients[k].gradient(x[k], rows[k]), expected, rtol=0, atol=1e-14)
 
 
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("hidden", [(), (5, 4)])
+def test_several_steps_with_a_shift_and_batches_of_several_sizes(compiled, hidden, monkeypatch):
+    if not compiled:
+        monkeypatch.setattr("fedcanon.objectives.stacked.WORTH_COMPILING", 0)
+    problem = classifiers(clients=3, hidden=hidden, sizes=(7, 9), dtype=torch.float64)
+    clients, sizes, step = problem.clients, torch.tensor([5, 2, 7]), 0.3
+    torch.manual_seed(0)
+    start, shift = torch.randn(2, 3, len(problem.start), dtype=torch.float64)
+    samples = torch.randint(7, (4, 3, 7))
+    stacked = StackedModule(clients, range(3))
+    stacked.vector.copy_(start)
+    stacked.descend_(samples, sizes, step, shift)
+    for k in range(3):
+        own = slice(clients.offsets[k], clients.offsets[k + 1])
+        by_autograd = ModuleObjective(
+            clients.flat, clients.loss, clients.inputs[own], clients.targets[own]
+        )
+        x = start[k].clone()
+        for rows in samples[:, k, : sizes[k]]:
+            x -= step * (by_autograd.gradient(x, rows) + shift[k])
+        assert torch.allclose(stacked.vector[k], x, rtol=0, atol=1e-13)
+
+
+def test_a_model_that_is_not_finite_stays_so():
+    problem = classifiers(clients=2, hidden=(5,), dtype=torch.float32)
+    stacked = StackedModule(problem.clients, range(2))
+    stacked.vector.copy_(problem.start)
+    stacked.vector[1, 0] = float("nan")
+    stacked.descend_(torch.zeros(1, 2, 3, dtype=torch.int64), torch.tensor([3, 3]), 0.1)
+    assert stacked.vector[0].isfinite().all()
+    assert not stacked.vector[1].isfinite().all()
+
+
 def stackable(*layers, loss=None):
     module = nn.Sequential(nn.Flatten(), nn.Linear(6, 3), *layers)
     return perceptron_of(module, loss or nn.CrossEntropyLoss()) is not None

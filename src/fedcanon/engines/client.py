@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 from torch import Tensor
 
@@ -47,7 +47,8 @@ def client_work(
     with explain_errors(f"client {client} failed in round {t}"):
         objective.buffers.copy_(received[BUFFERS])
         if rules.records is None:
-            with module_draws(rules.seed, t, client):
+            # Setting the seed takes as long as several steps of a small model.
+            with module_draws(rules.seed, t, client) if objective.draws else nullcontext():
                 yield ClientWork(*settings)
         else:
             # Who knows which draw of a batch each record gets could tell if one before it is there.

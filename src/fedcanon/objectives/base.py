@@ -35,6 +35,11 @@ class Objective(ABC):
     layout: Layout
     samples: int
 
+    @property
+    def draws(self) -> bool:
+        """Whether its gradients may draw from PyTorch's generators, as dropout does."""
+        return True
+
     @abstractmethod
     def value(self, x: Tensor) -> float:
         """f_i(x)."""

@@ -107,6 +107,7 @@ class LinearObjective(Objective):
         FedcanonError: Shapes do not fit, weights are negative, or a response cannot be.
     """
 
+    draws = False
     has_hessian = True
 
     def __init__(

@@ -175,6 +175,10 @@ class ModuleObjective(Objective):
         self._inputs, self.targets, self._rows = inputs, targets, rows
 
     @property
+    def draws(self) -> bool:
+        return self._perceptron is None or bool(self._augment)
+
+    @property
     def buffers(self) -> Tensor:
         return self._flat.buffers
 
@@ -237,15 +241,15 @@ class ModuleObjective(Objective):
 
     def _gradients(self, x: Tensor, batch: Tensor | None) -> tuple[Tensor, ...]:
         """The gradient over a mini-batch, parameter by parameter."""
-        module = self._flat.module
-        if not module.training:
-            module.train()
+        network = self._flat.network
+        if not network.training:
+            network.train()
         self._flat.load(x)
         inputs, targets = self._changed(batch)
         if not self._bfloat16:
-            return self._flat.gradients(self.loss(module(inputs), targets))
+            return self._flat.gradients(self.loss(network(inputs), targets))
         with torch.autocast(x.device.type, torch.bfloat16):
-            loss = self.loss(module(inputs), targets)
+            loss = self.loss(network(inputs), targets)
         return self._flat.gradients(loss)
 
     def _changed(self, batch: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -329,7 +333,7 @@ class ModuleObjective(Objective):
     def _single_gradients(self, x: Tensor, batch: Tensor) -> Sequence[Tensor]:
         """The gradients of some records, parameter by parameter, a row for each record."""
         inputs, targets = self._changed(batch)
-        self._flat.module.train()
+        self._flat.network.train()
         gradients = single_gradients(self._flat, self.loss)
         with torch.autocast(x.device.type, torch.bfloat16, enabled=self._bfloat16):
             return gradients(self._pieces(x), inputs, targets)
@@ -346,12 +350,12 @@ class ModuleObjective(Objective):
 
     def _evaluated(self, x: Tensor) -> Iterator[tuple[Tensor, Tensor, float]]:
         """Outputs and targets of the client's samples in pieces, each with its share of them."""
-        self._flat.module.eval()
+        self._flat.network.eval()
         self._flat.load(x)
         chunk = self.samples if self.whole else self.chunk
         for start in range(0, self.samples, chunk):
             inputs, targets = self._at(slice(start, start + chunk))
-            yield self._flat.module(inputs), targets, len(inputs) / self.samples
+            yield self._flat.network(inputs), targets, len(inputs) / self.samples
 
     def outputs(self, x: Tensor) -> Tensor:
         """What the network says of all samples, in evaluation mode."""
