@@ -253,7 +253,7 @@ def plan(part: str, *, smoke: bool) -> list[tuple[object, ...]]:
         crowds = (200, 2_000) if smoke else (1_000, 10_000, 100_000, 1_000_000)
         return [(clients, 100 if smoke else 1_000, 2 if smoke else 7) for clients in crowds]
     width = 30 if smoke else 9_985
-    ways = (("fedavg", 0, 2), ("fedcanon+", 0, 2), ("fedavg", 2, 8), ("fedcanon+", 2, 8))
+    ways = (("fedavg", 0, 2), ("fedcanon+", 0, 2), ("fedavg", 2, 4), ("fedcanon+", 2, 4))
     return [(width, *way) for way in ways]
 
 
