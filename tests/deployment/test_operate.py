@@ -264,8 +264,14 @@ def a_key_is_replaced(there, root):
     there.stop("client-1")
     shutil.move(new, old.with_name("key"))
     shutil.copy(root / "key", there.folder / "sites" / "1" / "key")
+    before = len(there.log("client-1"))
     there.start_site(1)
-    there.until(lambda: after["1"] in there.online(), PATIENCE, "the new key is let in")
+    there.until(
+        lambda: "connected as node" in there.log("client-1")[before:],
+        PATIENCE,
+        "the new key is let in",
+    )
+    there.until(lambda: after["1"] in there.online(), PATIENCE, "it is online")
     there.stop("client-1")
 
 
