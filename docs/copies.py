@@ -37,7 +37,8 @@ def with_copies(text: str) -> str:
 
     def copied(match: re.Match[str]) -> str:
         path = PROJECT / match["path"]
-        if not path.is_file():  # the title of a block that is no copy, such as "job.toml"
+        titled = match["begin"].startswith("```")
+        if titled and not path.is_file():  # a title that names no file of ours, such as "job.toml"
             return match[0]
         return f"{match['begin']}{path.read_text(encoding='utf-8').strip()}\n{match['end']}"
 

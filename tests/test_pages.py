@@ -49,6 +49,13 @@ def test_a_stale_copy_is_found():
     )
 
 
+def test_a_copy_of_a_file_that_is_not_there_is_an_error():
+    with pytest.raises(FileNotFoundError):
+        COPIES["with_copies"]("<!-- copy of absent.md -->\n\n\n<!-- end of copy -->\n")
+    other = '```toml title="job.toml"\nrounds = 3\n```\n'
+    assert COPIES["with_copies"](other) == other
+
+
 def test_pictures_of_benchmarks_are_the_last_ones():
     for picture, copy in COPIES["PICTURES"].items():
         assert copy.read_bytes() == picture.read_bytes(), "'make pages' copies them anew"
