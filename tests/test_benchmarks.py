@@ -46,6 +46,16 @@ def test_scale(part, rows, tmp_path):
     assert len({line.count("|") for line in table}) == 1
 
 
+def test_round_parts():
+    lines = [line.split(" | ") for line in smoke("round_parts").splitlines()]
+    columns = [[float(line[k].split()[0]) for line in lines[2:]] for k in (1, 2)]
+    assert len(lines) == 10
+    for steps, _, *others, server, whole in columns:
+        assert 0 < steps < whole
+        assert 0 <= server < whole
+        assert sum(others) < whole
+
+
 @pytest.mark.parametrize(
     ("part", "target"),
     [("convex", "newton at 1e-9 within 15 rounds on all"), ("networks", "no divergence of")],
@@ -109,4 +119,5 @@ def test_deployment():
 
 def test_none_is_forgotten():
     names = {path.stem for path in (ROOT / "benchmarks").glob("*.py")}
-    assert names == {"prox", "data", "engine", "deployment", "rounds", "trust", "scale"}
+    expected = {"prox", "data", "engine", "round_parts", "deployment", "rounds", "trust", "scale"}
+    assert names == expected
