@@ -66,7 +66,7 @@ def test_clients_must_tell_the_same_kind_of_numbers(told):
 
 @pytest.mark.parametrize(
     ("table", "key"),
-    [("{name='za1'}", "beta"), ("{name='feddr', beta=0.1}", "eta"), ("{name='feddr'}", "beta")],
+    [("{name='feddr', beta=0.1}", "eta"), ("{name='feddr'}", "beta")],
 )
 def test_steps_that_clients_must_know_cannot_be_automatic(table, key):
     config = changed(load_config(settings=[f"algorithm={table}"]), DEPLOYED)
@@ -74,7 +74,7 @@ def test_steps_that_clients_must_know_cannot_be_automatic(table, key):
         apps._check(config)
 
 
-@pytest.mark.parametrize("name", ["fedcanon+", "fedcanon", "scaffold", "fedavg", "pgd"])
+@pytest.mark.parametrize("name", ["fedcanon+", "fedcanon", "scaffold", "fedavg", "za1", "pgd"])
 def test_steps_that_travel_can_be_automatic(name):
     apps._check(changed(load_config(settings=[f"algorithm={{name='{name}'}}"]), DEPLOYED))
 

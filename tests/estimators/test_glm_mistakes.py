@@ -31,7 +31,7 @@ def test_a_missing_column_or_an_odd_value_is_explained():
         ({"family": "gamma"}, "the family gamma needs responses above 0"),
         ({"family": "binomial"}, 'use family="multinomial"'),
         ({"penalty": "box"}, "has no kappa: give it with its own parameters"),
-        ({"penalty": "lasso"}, "there is no penalty called 'lasso'"),
+        ({"penalty": "laso"}, "there is no penalty called 'laso'"),
         ({"penalty": L1(1.0)}, "penalty is a name, a dictionary with a name, or None"),
         ({"kappa": -1.0}, "kappa at least 0"),
         ({"choose": "aic"}, 'choose is "1se", "min", "bic" or "ebic", not \'aic\''),

@@ -110,7 +110,7 @@ class MCP(_Folded):
 
 @dataclass(frozen=True)
 class SCAD(_Folded):
-    """Smoothly clipped absolute deviation; form = "lambda" is that of ncvreg and skglm.
+    """Smoothly clipped absolute deviation; form "lambda" is as in ncvreg.
 
     h(x) = w Σ_j φ(|x_j|) with φ(m) = λm for m ≤ λ, (2Aλm − m² − λ²)/(2(A − 1)) for m ≤ Aλ and
     (A + 1)λ²/2 beyond. ρ = w/(A − 1), B = d (wλ)². Form "scaled": w = κ, λ = 1; form "lambda":
