@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from fedcanon.objectives.clipping import clip_factors
 from fedcanon.objectives.losses import is_plain_cross_entropy
+from fedcanon.objectives.reordered import has_hooks
 
 
 class Batch(NamedTuple):
@@ -158,10 +159,9 @@ def perceptron_of(module: nn.Module, loss: object) -> Perceptron | None:
     """The module under this loss as a perceptron; None if it is something else."""
     if not (type(module) is nn.Sequential and is_plain_cross_entropy(loss)):
         return None
-    modules = list(module.modules())
-    if any(m._forward_hooks or m._forward_pre_hooks or m._backward_hooks for m in modules):
+    if has_hooks(module):
         return None
-    layers = [m for m in modules if type(m) is not nn.Sequential]
+    layers = [m for m in module.modules() if type(m) is not nn.Sequential]
     if layers and type(layers[0]) is nn.Flatten:
         layers = layers[1:]
     has_bias, relu = list[bool](), list[bool]()

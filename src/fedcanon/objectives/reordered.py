@@ -30,7 +30,7 @@ def reordered(module: nn.Module) -> nn.Module:
     pooled = [k for k, triple in enumerate(triples) if _is_pooled(*triple)]
     if type(module) is not nn.Sequential or not pooled:
         return module
-    if any(type(each) not in KNOWN or _has_hooks(each) for each in layers) or _has_hooks(module):
+    if any(type(each) not in KNOWN for each in layers) or has_hooks(module):
         return module
     order = [[layer] for layer in layers]
     for k in pooled:
@@ -49,5 +49,9 @@ def _is_pooled(convolution: nn.Module, relu: nn.Module, pooling: nn.Module) -> b
     )
 
 
-def _has_hooks(module: nn.Module) -> bool:
-    return bool(module._forward_hooks or module._forward_pre_hooks or module._backward_hooks)
+def has_hooks(module: nn.Module) -> bool:
+    """Tell whether other code is called whenever a module, or one inside it, computes."""
+    return any(
+        each._forward_hooks or each._forward_pre_hooks or each._backward_hooks
+        for each in module.modules()
+    )

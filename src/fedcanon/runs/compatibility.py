@@ -33,8 +33,9 @@ def check_participants(algorithm: Algorithm, clients: int, participants: int | N
 
 def secret_draw(privacy: Privacy | None) -> float | None:
     """Return the probability with which each client is drawn in secret; None if all are asked."""
-    sampled = isinstance(privacy, ClientPrivacy) and privacy.sampling < 1
-    return privacy.sampling if privacy is not None and sampled else None
+    if isinstance(privacy, ClientPrivacy) and privacy.sampling < 1:
+        return privacy.sampling
+    return None
 
 
 def check_draws(batch_size: int | None, participants: int | None, privacy: Privacy | None) -> None:
