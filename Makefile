@@ -7,6 +7,9 @@ BIN := $(VENV)/bin
 # decides in which order files begin.
 PYTEST := $(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder --durations=20
 
+# Whatever the environment says: tests start hundreds of processes, which need not compile again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help run test quick coverage exhaustive doctest lint layers types pages docs bench bench-peers clean
 .DEFAULT_GOAL := run
 

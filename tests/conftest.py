@@ -64,6 +64,14 @@ def pytest_xdist_auto_num_workers():
     return len(os.sched_getaffinity(0)) + 1 if sys.platform == "linux" else None
 
 
+def pytest_configure(config):
+    """One cache of decoded datasets for all test processes, removed at the end."""
+    if not hasattr(config, "workerinput"):
+        folder = tempfile.TemporaryDirectory(prefix="fedcanon-cache-")
+        config.add_cleanup(folder.cleanup)
+        os.environ["FEDCANON_CACHE"] = folder.name
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items):
     for item in items:
@@ -110,19 +118,6 @@ def pytest_make_collect_report(collector):
     if IN_CI and report.skipped:
         report.outcome = "failed"
     return report
-
-
-@pytest.fixture(scope="session", autouse=True)
-def session_cache():
-    """A cache of decoded datasets for the tests of one process, removed at its end."""
-    with tempfile.TemporaryDirectory(prefix="fedcanon-cache-") as folder:
-        before = os.environ.get("FEDCANON_CACHE")
-        os.environ["FEDCANON_CACHE"] = folder
-        yield
-        if before is None:
-            del os.environ["FEDCANON_CACHE"]
-        else:
-            os.environ["FEDCANON_CACHE"] = before
 
 
 def _once(find):

@@ -89,6 +89,7 @@ def test_mistakes_get_one_sentence_before_anything_is_trained(fedcanon, argument
     assert not out
 
 
+@pytest.mark.slow
 def test_several_seeds_give_means_deviations_and_files_for_a_paper(fedcanon, tmp_path):
     folder = tmp_path / "kept"
     names = ["fedcanon+", "fedmid:server_prox=none"]

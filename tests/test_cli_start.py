@@ -75,11 +75,13 @@ def commands(group, before=()):
             yield from commands(command, (*before, name))
 
 
+@pytest.mark.slow
 def test_the_spy_sees_what_is_imported(tmp_path):
     _, packages = started("runs", FEDCANON_RUNS=str(tmp_path))
     assert "torch" in packages
 
 
+@pytest.mark.slow
 def test_the_default_run_imports_nothing_slow_but_what_it_works_with(tmp_path):
     _, packages = started("run", "--set", "rounds=1", "--folder", str(tmp_path / "run"))
     assert packages & HEAVY == {
@@ -96,6 +98,7 @@ def test_nothing_slow_is_imported(arguments):
     assert not packages & HEAVY
 
 
+@pytest.mark.slow
 def test_help_of_every_command_imports_nothing_slow():
     everything = list(commands(get_command(app)))
     assert ("deploy", "init") in everything

@@ -36,6 +36,7 @@ def test_every_test_has_a_limit():
     assert 0 < signal.getitimer(signal.ITIMER_REAL)[0] <= 900
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("ci", "found"), [("false", "3 skipped"), ("true", "1 skipped, 2 errors")])
 def test_for_want_of_parts(tmp_path, ci, found):
     for name, text in MODULES.items():

@@ -111,6 +111,7 @@ def test_a_comparison_prints_the_table_of_its_page(fedcanon, tmp_path, monkeypat
     assert near.mean() > 0.9  # the seconds are others
 
 
+@pytest.mark.slow
 def test_the_model_built_by_hand_prints_what_its_page_shows(capsys):
     page = (PROJECT / "docs" / "how-to" / "use-your-own-model.md").read_text(encoding="utf-8")
     runpy.run_path(str(PROJECT / "examples" / "own_model.py"), run_name="__main__")

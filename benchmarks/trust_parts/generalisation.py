@@ -30,7 +30,7 @@ B, FEATURES = 2, 10
 NOBODY = "nobody"
 ATTACKS = ("push", "alie", "ipm")
 RULES = ("filter", "geometric-median")
-K, ROUNDS = 5, 60
+K = 5
 COLOURS = ("#2b8a3e", "#3b5bdb", "#c2255c")
 Run = dict[str, Any]
 
@@ -44,21 +44,21 @@ class Size:
     samples: tuple[int, ...]
     """Samples of each client."""
     seeds: int
+    rounds: int
     rows: tuple[int, ...]
     """Samples of A9A, of all clients together."""
-    rounds: int
-    """On A9A."""
+    adult_rounds: int
     splits: int
 
 
 FULL = Size(
-    (0.0, 0.5, 1.0), (30, 100, 300, 1000, 3000, 10_000), 5, (500, 2000, 8000, 32_000), 150, 3
+    (0.0, 0.5, 1.0), (30, 100, 300, 1000, 3000, 10_000), 5, 60, (500, 2000, 8000, 32_000), 150, 3
 )
-SMOKE = Size((0.0, 1.0), (30, 300), 1, (500,), 5, 1)
+SMOKE = Size((0.0, 1.0), (30, 300), 1, 3, (500,), 2, 1)
 
 
 def excess_risk(
-    rule: str, attack: str, spread: float, samples: int, seed: int, hostile: int = B
+    rule: str, attack: str, spread: float, samples: int, seed: int, rounds: int, hostile: int = B
 ) -> Outcome:
     """Train a linear regression and return its excess risk over the honest population.
 
@@ -88,7 +88,7 @@ def excess_risk(
         aggregation=Robust(rule, 0 if rule == "mean" else hostile),
         adversary=Adversary(attack, bad, seed=seed) if bad else None,
     )
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         federation.step()
     return {"excess": float(np.square(federation.model.numpy() - centre).sum() / 2)}
 
@@ -144,19 +144,20 @@ def measure(journal: Journal, size: Size, progress: Progress) -> Found:
     for run in regressions:
         progress.update(task, description=f"{run['rule']} against {run['attack']}")
         outcomes = [
-            journal.outcome({**run, "seed": seed}, partial(excess_risk, **run, seed=seed))
+            journal.outcome(one, partial(excess_risk, **one))
             for seed in range(size.seeds)
+            for one in [{**run, "rounds": size.rounds, "seed": seed}]
         ]
         excess = statistics.fmean(outcome["excess"] for outcome in outcomes)
         found["regressions"].append({**run, "excess": excess})
         progress.advance(task, size.seeds)
     for (by, rows), split in product(partitions, range(size.splits)):
         progress.update(task, description=f"A9A, {by}, {rows:,} samples")
-        adults = Adults(by, rows, size.rounds, split)
+        adults = Adults(by, rows, size.adult_rounds, split)
         for rule, attack in accuracies:
             run = {"by": by, "rows": rows, "split": split, "rule": rule, "attack": attack}
             outcome = journal.outcome(
-                {**run, "rounds": size.rounds}, partial(adults.accuracy, rule, attack)
+                {**run, "rounds": size.adult_rounds}, partial(adults.accuracy, rule, attack)
             )
             found["adults"].append({**run, **outcome})
             progress.advance(task)

@@ -75,6 +75,7 @@ def test_contractions_leave_no_error_floor(row, least, optimum):
     assert torch.equal(federation.model == 0, optimum == 0)
 
 
+@pytest.mark.slow
 def test_weakly_convex_penalties_too():
     federation = federation_with(TopK(0.05), penalty=MCP(0.02, 3.0))
     assert stationarity_after(federation, 2000, 1e-12) < 1e-12
@@ -96,6 +97,7 @@ class UnscaledQuantise(Quantise):
         return super().decode(parts, size) / self.contraction(size)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("participants", [3, 10])
 @pytest.mark.parametrize(
     "compressor", [ScaledRandomK(0.05), ScaledRandomK(0.4), UnscaledQuantise(2)], ids=str
@@ -111,6 +113,7 @@ def test_unbiased_compressors_that_are_no_contractions_diverge(compressor, parti
     assert norms[-1] > 1e4 * float(optimum.norm())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compressor", [ScaledRandomK(0.8), UnscaledQuantise(4)], ids=str)
 def test_and_converge_where_they_are_contractions_all_the_same(compressor):
     federation = federation_with(compressor)

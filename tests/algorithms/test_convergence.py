@@ -203,6 +203,7 @@ EXACT = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXACT)
 def test_exact_methods_end_at_the_optimum(on, name):
     """Methods that solve f ignore the penalty, which is there all the same."""
@@ -291,6 +292,7 @@ def distance_of_rounds(federation, rounds):
     return distance(federation, before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HALVING)
 def test_biased_methods_end_at_a_distance_that_halves_with_the_local_step(on, name):
     make, target, beta_l = HALVING[name]
@@ -304,6 +306,7 @@ def test_biased_methods_end_at_a_distance_that_halves_with_the_local_step(on, na
     assert all(left[2] < 0.2 * float((start - other).norm()) for other in others)
 
 
+@pytest.mark.slow
 def test_fedpd_that_skips_stays_at_a_distance_that_halves_with_eta():
     """Its coins keep it moving: the root of the mean squared distance is compared."""
     on, spreads = CASES["quadratic"], []
@@ -319,6 +322,7 @@ def test_fedpd_that_skips_stays_at_a_distance_that_halves_with_eta():
     assert 1.7 < spreads[0] / spreads[1] < 2.3
 
 
+@pytest.mark.slow
 def test_averaging_destroys_zeros_in_fedmid_and_not_in_fedda():
     on = CASES["quadratic"]
     zeros = {}
@@ -361,6 +365,7 @@ def test_exact_methods_reach_stationary_points_of_weakly_convex_penalties(name, 
     assert stationary(federation) < 1e-12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("penalty", [MCP(0.3, 4.0, "lambda"), SCAD(0.3, 3.7, "lambda")], ids=str)
 def test_fedcanon_stops_before_a_stationary_point_of_a_weakly_convex_penalty(penalty):
     coarse, fine = (

@@ -91,6 +91,7 @@ def rounds_until(tolerance, problem, algorithm, participants=None):
     return result.last.round, result
 
 
+@pytest.mark.slow
 def test_automatic_steps_reach_scikit_learns_solution_in_few_rounds():
     """1,885 rounds to 1e-3 and more than 2,000 to 1e-6 are those of FedCanon+ without all this."""
     X, y, problem = breast_cancer()
@@ -114,6 +115,7 @@ def test_local_steps_save_rounds():
     assert rounds_until(1e-3, problem, ten)[0] < rounds_until(1e-3, problem, one)[0]
 
 
+@pytest.mark.slow
 def test_three_of_ten_clients_are_enough():
     problem = breast_cancer()[2]
     assert rounds_until(1e-9, problem, automatic(problem, L1(KAPPA)), participants=3)[0] < 800
@@ -153,6 +155,7 @@ def test_a_vanishing_gain_is_fedavg(method):
         assert torch.allclose(damped.model, fedavg.model, atol=1e-13, rtol=0)
 
 
+@pytest.mark.slow
 def test_damping_lets_go_as_steps_fall_and_leaves_no_error():
     problem, penalty = quadratics(), L1(0.3)
     exact = Federation(problem, FedCanonPlus(0.5, 0.05, 10), penalty)

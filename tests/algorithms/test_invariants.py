@@ -64,6 +64,7 @@ def largest(x):
     return float(x.abs().max())
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(sets=rounds_of_sets, weights=client_weights)
 def test_e_is_the_mean_of_all_v_for_any_participation_and_weights(sets, weights):
@@ -117,6 +118,7 @@ def test_every_compressor_is_among_the_cases():
     assert {type(case) for case in COMPRESSOR_CASES} == {*COMPRESSORS.values(), Chain}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compressor", COMPRESSOR_CASES, ids=str)
 @settings(deadline=None, max_examples=15)
 @given(sets=rounds_of_sets, weights=client_weights)

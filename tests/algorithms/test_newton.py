@@ -139,6 +139,7 @@ def test_any_convex_penalty_where_the_hessian_is_singular(penalty):
     trained(wide()[2], penalty, rounds=5, tolerance=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "penalty", [MCP(0.01), SCAD(0.01), LogSum(0.01), GroupMCP(0.01, groups=5)], ids=str
 )

@@ -88,6 +88,7 @@ def test_the_fourth_argument_of_fedprox_is_its_pull():
     assert FedProx(0.1, 10, 1.0, 0.5) == FedProx(mu=0.5)
 
 
+@pytest.mark.slow
 def test_momentum_ends_where_fedavg_ends():
     """At a fixed point the mean move is 0, and with it m."""
     with_momentum, plain = FedAvg(**LOCAL, momentum=0.7), FedAvg(**LOCAL)
@@ -192,6 +193,7 @@ def with_a_common_minimiser(clients=10, d=40, samples=5):
     return Problem(losses, torch.zeros(d, dtype=torch.float64)), torch.from_numpy(solution)
 
 
+@pytest.mark.slow
 def test_with_a_common_minimiser_fedexp_is_exact_and_far_ahead_of_fedavg():
     problem, solution = with_a_common_minimiser()
     local = {"beta": 0.3, "local_steps": 10}

@@ -196,6 +196,7 @@ except FedcanonError as error:
 """
 
 
+@pytest.mark.slow
 def test_a_bomb_of_six_megabytes_in_earnest(tmp_path):
     member = gzip.compress(bytes(64 * MIB), compresslevel=9)  # a file of many unpacks to them all
     for name in ("a9a.gz", "a9a.t.gz"):

@@ -175,6 +175,7 @@ def test_noise_reaches_the_clients_of_a_run():
     assert plain_test == noisy_test
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "spec", ["dirichlet:0.01", "quantity:0.01", "shards:2", "writers:0.1", "users"]
 )

@@ -347,6 +347,7 @@ def test_a_flipped_bit_in_a_plain_official_idx_file(tmp_path, name, file):
     refused(name, tmp_path, tmp_path / file, "not the official|the label")
 
 
+@pytest.mark.slow
 @pytest.mark.data("cifar10")
 def test_a_flipped_bit_in_a_plain_official_cifar_batch(tmp_path):
     write_cifar(tmp_path)

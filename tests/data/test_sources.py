@@ -96,6 +96,7 @@ IDX_FILES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "train", "test", "mean", "std"),
     [
@@ -149,6 +150,7 @@ def test_cifar10():
     assert md5 == CIFAR10_MD5
 
 
+@pytest.mark.slow
 @pytest.mark.data("femnist")
 def test_femnist():
     dataset = DATASETS["femnist"]()

@@ -205,6 +205,7 @@ def test_a_participant_costs_the_floats_of_the_specification(method, keeper, flo
     assert after - before == floats * 30 * CLIENTS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keeper", KEEPERS)
 def test_a_run_with_faults_ends_at_the_same_solution(keeper):
     there = world(keeper)

@@ -82,6 +82,7 @@ def test_weights_are_applied_by_the_clients():
         assert there.on_disks() < 1e-14
 
 
+@pytest.mark.slow
 def test_the_scale_shrinks_with_the_updates_so_that_the_error_does_too():
     there = world(clients=3)
     scales = []
@@ -289,6 +290,7 @@ def test_the_same_question_has_the_same_bytes_and_a_new_attempt_a_new_update():
     assert there.federation.engine.attempts == 2
 
 
+@pytest.mark.slow
 def test_a_run_with_faults_ends_at_the_same_solution():
     there = world(clients=4)
     undisturbed = Federation(there.problem, METHOD, L1(0.1))
@@ -413,6 +415,7 @@ def killed(*arguments):
     raise Killed
 
 
+@pytest.mark.slow
 def test_sums_count_exactly_once_whoever_is_killed(tmp_path):
     counted = attempted = 0
     for seed in range(8):

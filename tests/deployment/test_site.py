@@ -134,6 +134,7 @@ class TestWithoutProcesses:
         assert waiting.pause(0.0, longest=3.0) == 3.0
 
 
+@pytest.mark.slow
 def test_a_supernode_gives_no_task_without_the_secret(tmp_path, folder):
     """Asked by a process of another user, which knows the port and even the certificate."""
     port = free_ports(1)

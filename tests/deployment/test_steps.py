@@ -37,6 +37,7 @@ def presences(config, problem):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [LINEAR, ["rounds=5"]], ids=["linear", "network"])
 def test_the_steps_are_those_of_a_simulation(settings):
     config = load_config(settings=settings)

@@ -160,6 +160,7 @@ def test_whatever_happens_the_newest_states_are_read(rounds, full, keep, tmp_pat
             assert {c: number(store.read(store.slot(c))) for c in store} == expected
 
 
+@pytest.mark.slow
 def test_bytes_and_files_do_not_grow_with_the_clients(tmp_path, monkeypatch):
     """Of 3,000 states 30 change between checkpoints: these and a bounded rest are written."""
     monkeypatch.setattr(batches, "FULL", 100 * SIZE)

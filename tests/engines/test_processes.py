@@ -69,6 +69,7 @@ def require_same(one, other):
     assert {**before, "seconds": 0} == {**after, "seconds": 0}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_any_number_of_processes_gives_the_same_bits(name):
     problem, method = classifiers_for(name, clients=11, norm=True), algorithm(name)
@@ -151,6 +152,7 @@ def forked():
                 yield child
 
 
+@pytest.mark.slow
 def test_workers_killed_from_outside_at_any_time(monkeypatch):
     problem, method = classifiers(clients=12, hidden=(40,)), FedCanonPlus(0.05, 0.05, 20)
     undisturbed = trained(problem, method, Local(), rounds=12)
@@ -198,6 +200,7 @@ def shared_memory():
     return sum("memfd:fedcanon" in piece.path for piece in psutil.Process().memory_maps(False))
 
 
+@pytest.mark.slow
 def test_nothing_is_left_when_a_federation_is_no_longer_used():
     gc.collect()
     before = shared_memory()
@@ -240,6 +243,7 @@ def require_gone(workers):
     assert not alive
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_a_run_with_a_checkpoint_and_leaves_no_process(tmp_path):
     process, workers = started(tmp_path)
     process.send_signal(signal.SIGINT)
@@ -251,6 +255,7 @@ def test_ctrl_c_ends_a_run_with_a_checkpoint_and_leaves_no_process(tmp_path):
     assert list(tmp_path.glob("*/checkpoints/*"))
 
 
+@pytest.mark.slow
 def test_workers_end_with_a_run_that_is_killed(tmp_path):
     process, workers = started(tmp_path)
     process.kill()
@@ -316,6 +321,7 @@ def test_a_client_without_memory_gets_a_sentence(workers):
     federation.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["linear", "mlp"])
 def test_a_run_goes_on_with_another_number_of_workers_to_the_same_bits(model, tmp_path):
     settings = {"model": model, "evaluate": {"every": 2}, "clients": {"participants": 7}}

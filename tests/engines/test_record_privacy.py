@@ -186,6 +186,7 @@ def breast_cancer():
     return Problem(clients, torch.zeros(31, dtype=torch.float64), [len(part) for part in parts])
 
 
+@pytest.mark.slow
 def test_clipping_leads_near_the_solution():
     problem, penalty = breast_cancer(), Sum((L1(0.01), Ridge(0.02)))
     method = FedCanonPlus(0.1, 0.02, 5)

@@ -191,6 +191,7 @@ class TestEngines:
             assert torch.equal(alone.engine.buffers, found.engine.buffers)
             assert (alone.distances, alone.drops) == (found.distances, found.drops)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("name", ["fedcanon+", "fedavg"])
     def test_clients_that_work_together_give_the_same(self, name):
         problem, method = classifiers(clients=8, dtype=torch.float64), algorithm(name)

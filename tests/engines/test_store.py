@@ -78,6 +78,7 @@ def test_methods_without_states_need_no_memory():
     assert store.read(store.slot(5)) == {}
 
 
+@pytest.mark.slow
 def test_memory_grows_with_the_clients_that_took_part_and_not_beyond_the_limit():
     """A hundred thousand clients of 1 MB each, of which 400 take part, in 64 MB."""
     script = """

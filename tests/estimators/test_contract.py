@@ -1,6 +1,7 @@
 """scikit-learn's own checks of what an estimator must do."""
 
 import pytest
+from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fedcanon.estimators import FederatedClassifier, FederatedGLM, FederatedRegressor
@@ -15,6 +16,7 @@ def array_api(monkeypatch):
 
 
 # Short runs, since the checks fit hundreds of times.
+@pytest.mark.slow
 @parametrize_with_checks(
     [FederatedClassifier(rounds=30, local_steps=1), FederatedRegressor(rounds=200, local_steps=1)]
 )
@@ -30,6 +32,8 @@ def test_scikit_learns_checks(estimator, check):
     ]
 )
 def test_scikit_learns_checks_of_a_network(estimator, check):
+    if not check.func.__name__.endswith("_train"):  # others do not ask how good it is
+        estimator = clone(estimator).set_params(rounds=5)
     check(estimator)
 
 

@@ -87,6 +87,7 @@ def test_ties():
     assert np.abs(efron - breslow).max() > 1e-3
 
 
+@pytest.mark.slow
 def test_kappa_is_chosen_as_by_the_functions_themselves():
     model = FederatedCox(cv=3, choose="min").fit(X, Y, groups=SITES)
     table = X.assign(time=TIMES, event=EVENTS.astype(float))

@@ -134,6 +134,7 @@ def test_other_methods_take_the_parameters_that_they_have(algorithm):
     assert model.score(X, y) > 0.9
 
 
+@pytest.mark.slow
 def test_a_network_learns_what_a_linear_model_cannot():
     X, y = make_moons(300, noise=0.1, random_state=0)
     options = {"alpha": 1.0, "beta": 0.2, "local_steps": 5, "tol": 0, "random_state": 0}
@@ -154,6 +155,7 @@ def test_a_network_regresses():
     assert model.fit(X, X[:, 0] ** 2).score(X, X[:, 0] ** 2) > 0.95
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_bits():
     X, y, clients = spread(load_iris)
     options = {"hidden": (4,), "batch_size": 8, "rounds": 5, "tol": 0}

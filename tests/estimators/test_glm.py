@@ -206,6 +206,7 @@ def direct(X, y, sites, **settings):
     return study, penalties, follow_paths(study, penalties, kappas)[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("choose", ["1se", "min", "bic", "ebic"])
 @pytest.mark.parametrize("leave_one_site_out", [False, True])
 def test_kappa_is_chosen_as_by_the_functions_themselves(choose, leave_one_site_out):
@@ -228,6 +229,7 @@ def test_kappa_is_chosen_as_by_the_functions_themselves(choose, leave_one_site_o
     assert place > 0
 
 
+@pytest.mark.slow
 def test_penalties_by_name_and_with_parameters():
     X, y, sites = diabetes()
 
@@ -311,6 +313,7 @@ def test_columns_of_the_user_may_have_any_name():
     assert FederatedGLM(kappa=1.0, free=["x1"]).fit(numbered, y).columns_[:2] == ["x0", "x1"]
 
 
+@pytest.mark.slow
 def test_a_pickle_predicts_and_has_no_rows():
     X, y, sites = diabetes()
     X.iloc[17, 3] = 123.456789
@@ -338,6 +341,7 @@ def test_a_grid_search_gives_the_sites_to_the_model_and_to_the_splitter():
     assert search.best_estimator_.study_.sites.names == ["Aarhus", "Bergen", "Cork"]
 
 
+@pytest.mark.slow
 def test_folds_from_a_random_state():
     X, y, _ = diabetes()
     model = FederatedGLM(cv=2, random_state=np.random.RandomState(0))

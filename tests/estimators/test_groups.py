@@ -49,6 +49,7 @@ def test_group_logistic_regression_on_breast_cancer():
     assert 0 < zero.sum() < 10
 
 
+@pytest.mark.slow
 def test_groups_are_a_number_lists_or_named_lists_of_features():
     X, y, _ = spread(load_diabetes)
     lists = [[0, 1], [2, 3], [4, 5], [6, 7], [8, 9]]

@@ -27,6 +27,7 @@ def test_a_linear_model_is_that_of_scikit_learn(loss, y, theirs):
     assert np.allclose(ours.predict(X), expected.predict(X), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_network_explains_counts_that_a_line_cannot():
     counts = RNG.poisson(np.exp(np.abs(X[:, 0])))
     settings = {"loss": "poisson", "kappa": 1e-4, "random_state": 0, "tol": 0}

@@ -33,6 +33,7 @@ def test_elastic_net_on_diabetes():
     assert_same(model, ElasticNet(alpha=5.0, l1_ratio=0.8, tol=1e-12).fit(X, y))
 
 
+@pytest.mark.slow
 def test_l1_logistic_regression_on_breast_cancer():
     X, y, clients = spread(load_breast_cancer)
     kappa = 0.05
@@ -49,6 +50,7 @@ def test_l1_logistic_regression_on_breast_cancer():
     assert model.predict_proba(X) == pytest.approx(oracle.predict_proba(X), abs=1e-6)
 
 
+@pytest.mark.slow
 def test_l1_multinomial_regression_on_iris():
     X, y, clients = spread(load_iris)
     kappa = 0.02

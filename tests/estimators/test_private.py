@@ -62,6 +62,7 @@ def test_with_hardly_any_noise_it_is_scikit_learns_logistic_regression(model):
     assert (model.predict(X) == oracle.predict(X)).mean() > 0.995
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "model",
     [
@@ -102,6 +103,7 @@ def test_free_columns_carry_no_penalty_and_keep_their_place():
     assert (model.coef_[0] != 0).tolist() == [False, True, False, False, False, False]
 
 
+@pytest.mark.slow
 def test_three_classes_with_hardly_any_noise_are_those_without_privacy():
     X, y, clients = spread(load_iris)
     clients, slow = clients % 2, {**NEARLY_OPEN, "rounds": 1000, "local_steps": 2}
@@ -161,6 +163,7 @@ def test_a_private_model_keeps_no_rows_and_has_no_summary():
     assert (again.epsilon_, again.privacy_) == (model.epsilon_, model.privacy_)
 
 
+@pytest.mark.slow
 def test_a_fit_without_privacy_takes_the_guarantee_back():
     X, y, clients = classes()
     for model in models(PRIVATE):
@@ -194,6 +197,7 @@ def test_sampled_records_spend_the_same_with_less_noise():
     assert model.score(X, y) > 0.7
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampling", [1.0, 0.5])
 def test_two_hundred_clients_of_different_sizes_are_hidden(sampling):
     X, y, _ = classes(4000)
@@ -206,6 +210,7 @@ def test_two_hundred_clients_of_different_sizes_are_hidden(sampling):
         assert model.score(X, y) > 0.65
 
 
+@pytest.mark.slow
 def test_a_private_network_takes_its_clip_and_its_step():
     X, y, clients = classes()
     model = FederatedClassifier(

@@ -40,6 +40,7 @@ def figures(out):
     return float(loss), float(accuracy)
 
 
+@pytest.mark.slow
 def test_the_test_split_of_the_run_gives_the_run_s_last_measures(fedcanon, sparse_run):
     code, out, err = fedcanon("evaluate", str(sparse_run))
     assert (code, err) == (0, "")
@@ -75,6 +76,7 @@ def test_another_dataset_of_the_same_shape(fedcanon, table_run, tmp_path):
     assert "on other · 10 test samples" in out
 
 
+@pytest.mark.slow
 def test_images_of_one_s_own(fedcanon, tmp_path):
     def pictures(folder, size):
         for label in ("dark", "light"):

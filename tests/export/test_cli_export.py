@@ -16,6 +16,7 @@ def files(folder):
     return {path.name for path in folder.iterdir()}
 
 
+@pytest.mark.slow
 def test_every_format_is_written_and_the_table_fits_a_terminal(fedcanon, sparse_run):
     code, out, err = fedcanon("export", str(sparse_run))
     assert (code, err) == (0, "")
@@ -45,6 +46,7 @@ def test_a_trained_network_is_pruned(fedcanon, sparse_run, tmp_path):
     assert size.stat().st_size < 0.5 * dense.stat().st_size
 
 
+@pytest.mark.slow
 def test_pruned_files_do_not_replace_others(fedcanon, sparse_run):
     fedcanon("export", str(sparse_run), "--prune", "--format", "pt", "--format", "sparse")
     assert files(sparse_run / "pruned") == {"model.pt", "model.sparse.safetensors"}
@@ -74,6 +76,7 @@ def branching(shape, classes):
     return Branching()
 
 
+@pytest.mark.slow
 def test_what_cannot_be_followed_is_exported_as_it_is_where_possible(fedcanon, tmp_path):
     run = tmp_path / "branching"
     train(rounds=1, model=f"{__name__}:branching", folder=run)

@@ -64,6 +64,7 @@ def test_programs_come_back_and_take_batches_of_any_size(network, tmp_path):
         assert torch.allclose(program(batch), module(batch), rtol=0, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_onnx_files_run_in_single_precision_on_batches_of_any_size(network, tmp_path):
     module, shape = network
     path = tmp_path / "model.onnx"

@@ -41,6 +41,7 @@ def test_random_linear_layers_keep_their_outputs(module, zeros, seed, precision)
     pruned_alike(spoilt(module.to(precision), zeros, seed), (3, 4))
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(cnns(), patterns, seeds, precisions)
 def test_random_convolutions_keep_their_outputs(module, zeros, seed, precision):

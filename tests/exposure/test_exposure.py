@@ -61,6 +61,7 @@ def test_membership_of_losses_that_are_told_apart_and_of_equal_ones():
     assert alike.hits == pytest.approx(0.01, abs=0.015)
 
 
+@pytest.mark.slow
 def test_updates_expose_records_and_noise_hides_them_from_others():
     config = make_config(None, SMALL)
     bare = exposed(config)

@@ -54,6 +54,7 @@ def test_the_cnn_has_as_many_parameters_as_that_of_mcmahan():
     assert parameters(on_meta("cnn", (1, 28, 28), 10)) == 1_663_370
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", IMAGES)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_every_network_scores_every_class_of_every_image_size(name, shape):
@@ -115,6 +116,7 @@ def test_group_norm_has_no_buffers_and_as_many_parameters():
     assert group_norm(8).num_groups == 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("norm", ["batch", "group"])
 def test_a_round_of_fedcanon_plus_on_a_resnet(norm):
     torch.manual_seed(0)
@@ -156,6 +158,7 @@ def images(monkeypatch):
     return ["data.name=images", "data.partition=iid", "clients.count=2", "batch_size=4"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
     [
@@ -207,6 +210,7 @@ def test_augmentation_needs_a_network(images):
         build(load_config(settings=[*images, "model.name=logistic", 'data.augment=["flip"]']))
 
 
+@pytest.mark.slow
 def test_batch_normalisation_needs_more_than_one_sample(images):
     with pytest.raises(FedcanonError, match=r"batch of shape \(1, 3, 8, 8\): Expected more than 1"):
         build(load_config(settings=[*images, "batch_size=1", "model.name=resnet18"]))

@@ -160,7 +160,7 @@ def test_figure_one_on_a9a(written):
 @pytest.mark.data("fashion_mnist")
 def test_figure_two_on_fashion_mnist(outcome):
     found = outcome("fig2")
-    assert "subset: 2,000 of 60,000 training" in found.title
+    assert "subset: 500 of 60,000 training" in found.title
     assert [claim.verdict for claim in found.claims] == ["no verdict"] * 6
     assert [claim.best is not None for claim in found.claims] == [True] * 4 + [False] * 2
     assert set(rows(found)) == set(fig2.METHODS)
@@ -311,6 +311,7 @@ def test_a_missing_dataset_gets_one_sentence(fedcanon, monkeypatch, tmp_path):
     assert not out
 
 
+@pytest.mark.slow
 def test_a_folder_that_cannot_be_made_gets_one_sentence(fedcanon, tmp_path):
     (tmp_path / "file").touch()
     code, _, err = fedcanon("paper", "costs", "--scale", "smoke", "--folder", f"{tmp_path}/file")

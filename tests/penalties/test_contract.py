@@ -87,6 +87,7 @@ def test_which_penalties_are_separable() -> None:
     assert not found & {"l2", "group-lasso", "nuclear", "total-variation"}
 
 
+@pytest.mark.slow
 @only(lambda case: case.even)
 def test_even_penalties_have_an_odd_prox(case: Case) -> None:
     y = case.tensor(1)

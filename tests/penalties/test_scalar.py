@@ -98,6 +98,7 @@ def test_reference_numbers(
     assert float(result) == pytest.approx(expected, abs=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [0.3, 1.0, 1.7])
 def test_agrees_with_skglm(step: float) -> None:
     y = torch.linspace(-5, 5, 401, dtype=torch.float64)

@@ -54,6 +54,7 @@ def test_exact_epsilon_solves_its_equation(mu, delta):
         assert spent == pytest.approx(delta, rel=1e-4, abs=1e-14)
 
 
+@pytest.mark.slow
 @given(
     noise=st.floats(0.5, 50),
     rounds=st.integers(1, 2000),

@@ -103,6 +103,7 @@ def test_a_zoom_outlasts_an_update(visit, tmp_path):
         assert seen.charts("chart.layout.xaxis.range")[0] == [1, 2]
 
 
+@pytest.mark.slow
 def test_the_page_says_that_its_server_has_ended(browser, runs):
     page = browser.new_page()
     page.set_default_timeout(1000 * PATIENCE)
@@ -200,6 +201,7 @@ def test_watch_refuses_what_it_cannot_show(fedcanon, runs):
     assert f"cannot serve a page on port {port}" in err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["run", "resume"])
 def test_live_shows_a_run_of_this_process(command, fedcanon, tmp_path, monkeypatch):
     addresses, states = [], []

@@ -34,6 +34,7 @@ def last(runs, method):
     return [runs[f"{method}-{seed}"].records()[-1] for seed in SEEDS]
 
 
+@pytest.mark.slow
 def test_the_command_writes_one_small_file(fedcanon, runs, tmp_path):
     path = tmp_path / "r.html"
     names = [str(run.path) for run in runs.values()]
@@ -202,6 +203,7 @@ def test_clients_of_every_seed_can_be_seen(seen, runs):
             assert sizes == counts.sum(1).tolist()
 
 
+@pytest.mark.slow
 def test_many_clients_are_a_heat_map(visit, fedcanon, tmp_path):
     clients = {"count": 60, "participants": 5}
     train(rounds=1, model="linear", clients=clients, folder=tmp_path / "run")
@@ -291,6 +293,7 @@ def test_names_are_text_and_never_markup(visit, fedcanon, interrupted, tmp_path)
     assert seen.requests == [(tmp_path / "r.html").as_uri()]
 
 
+@pytest.mark.slow
 def test_settings_are_text_and_never_markup(visit, fedcanon, runs, tmp_path):
     """Plotly takes labels for HTML with variables."""
     name = "<i>%{y}</i>&amp;"

@@ -113,6 +113,7 @@ def test_iterates_are_those_of_the_formula_and_e_is_the_mean_plus_faded_noise(
     assert float((e - sum(v) / len(v) - w).abs().max()) <= 1e-12
 
 
+@pytest.mark.slow
 def test_forgetting_bounds_how_far_noise_carries_the_mean(drawn):
     """‖e − mean v‖ relative to the noise of one round: √T without forgetting, bounded with it."""
     lengths = {}

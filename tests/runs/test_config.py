@@ -109,6 +109,7 @@ def test_steps_of_a_linear_model_come_from_the_largest_curvature():
     assert steep.alpha == pytest.approx(0.9 * 3 / 1e6)
 
 
+@pytest.mark.slow
 def test_steps_of_a_network_come_from_trials():
     algorithm = build(load_config()).algorithm
     assert algorithm.beta in TRIED

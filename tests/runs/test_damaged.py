@@ -116,6 +116,7 @@ def put(path, **entries):
     path.write_text(json.dumps({**json.loads(path.read_text()), **entries}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("name", FILES)
 def test_every_command_works_or_ends_with_a_sentence(run, whole_run, name, command):
@@ -215,6 +216,7 @@ def trained(whole_run, tmp_path):
     return shutil.copytree(whole_run, tmp_path / "goes-on")
 
 
+@pytest.mark.slow
 def test_a_checkpoint_with_odd_metadata_ends_with_a_sentence(trained, whole_run):
     path = first_checkpoint(whole_run)
     with safe_open(path, framework="pt") as file:
@@ -277,6 +279,7 @@ def test_a_live_page_says_what_is_damaged(run, name):
         assert name in json.loads(server.news())["problem"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [MODEL, "checkpoints"])
 def test_files_that_are_no_safetensors(run, name):
     path = first_checkpoint(run) if name == "checkpoints" else run / name

@@ -52,6 +52,7 @@ def printed(script, *arguments):
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
+@pytest.mark.slow
 def test_a_disk_that_is_really_full(tmp_path):
     folder = tmp_path / "run"
     told = printed(FULL % SMALL, folder)
@@ -60,6 +61,7 @@ def test_a_disk_that_is_really_full(tmp_path):
     assert resume(folder).last.round == 4
 
 
+@pytest.mark.slow
 def test_an_export_to_a_full_disk(tmp_path):
     train(SMALL, folder=tmp_path / "run")
     told = printed(FULL_EXPORT, tmp_path / "run").splitlines()

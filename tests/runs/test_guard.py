@@ -51,6 +51,7 @@ def test_a_run_goes_back_and_goes_on(too_large_steps, tmp_path):
     assert events.messages[0] in (tmp_path / "run" / "log.txt").read_text()
 
 
+@pytest.mark.slow
 def test_the_same_in_processes(too_large_steps):
     serial, processes = (
         train(RUN, engine={"name": name, "vectorised": False, **workers})
@@ -60,6 +61,7 @@ def test_the_same_in_processes(too_large_steps):
     assert serial.last.diagnostics == processes.last.diagnostics
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop", [1, 5, 9])
 def test_a_run_that_went_back_resumes_to_the_same_bits(too_large_steps, tmp_path, stop):
     whole = train(RUN, folder=tmp_path / "whole")

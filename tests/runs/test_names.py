@@ -54,6 +54,7 @@ def test_the_folder_keeps_names_means_and_deviations(run, table):
     assert (data.means[1:], data.deviations[1:]) == ([0, 0], [1, 1])
 
 
+@pytest.mark.slow
 def test_reports_evaluation_and_export_show_them(fedcanon, run, tmp_path):
     _, shown, _ = fedcanon("show", str(run))
     assert "2 classes (ill; well)" in " ".join(shown.split())

@@ -52,6 +52,7 @@ def same(one, other):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*ALGORITHMS, *(f"fedcanon+ {c}" for c in COMPRESSORS)])
 def test_every_method_goes_on_from_a_checkpoint_to_the_same_bits(name, tmp_path):
     method, _, compressor = name.partition(" ")
@@ -73,6 +74,7 @@ def test_every_method_goes_on_from_a_checkpoint_to_the_same_bits(name, tmp_path)
     assert same(undisturbed, resumed)
 
 
+@pytest.mark.slow
 def test_normalisation_statistics_go_on_too(tmp_path):
     config = load_config(settings=["model.name=tests.runs.test_resume:normalised", "rounds=4"])
     one, two = build(config), build(config)
@@ -295,6 +297,7 @@ def test_a_loaded_run_is_what_was_trained(tmp_path):
     assert environment["versions"]["torch"] == torch.__version__
 
 
+@pytest.mark.slow
 def test_a_loaded_run_has_trainable_parameters_and_statistics(tmp_path):
     model = {"name": "tests.runs.test_resume:normalised_and_frozen"}
     result = train(SMALL, model=model, rounds=2, folder=tmp_path / "run")

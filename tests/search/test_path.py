@@ -88,7 +88,7 @@ def test_the_path_of_the_lasso_is_scikit_learns(lasso):
 @pytest.mark.slow
 def test_a_warm_start_takes_fewer_rounds(tmp_path):
     config = changed(load_config(settings=LASSO), {"stop.gradient": 1e-4})
-    kappas = tuple(np.geomspace(0.2, 0.01, 8))
+    kappas = tuple(np.geomspace(0.2, 0.03, 5))
     path = follow(PathSearch(config, Selection("bic"), kappas), tmp_path / "path", unwatched)
     cold = 0
     for point in path.points:
@@ -151,6 +151,7 @@ def test_the_picture_may_go_elsewhere(fedcanon, tmp_path):
     assert not (tmp_path / "path" / "path.png").exists()
 
 
+@pytest.mark.slow
 def test_an_interrupted_path_goes_on(fedcanon, tmp_path, monkeypatch):
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     fedcanon("path", *SHORT, "--folder", str(whole))
@@ -248,6 +249,7 @@ def test_the_largest_kappa_is_that_of_the_penalised_weights():
     assert found == pytest.approx(max(norms[0], norms[1] / 3), rel=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
     [
@@ -272,6 +274,7 @@ def test_an_automatic_path_begins_with_zeros(fedcanon, tmp_path, settings):
     assert "+" not in out
 
 
+@pytest.mark.slow
 def test_models_that_did_not_converge_are_marked_and_counted(fedcanon, tmp_path):
     kappas = ("--kappas", "0.3:0.003:3", "--select", "bic", "--set", "rounds=150")
     tolerance = ("--set", "stop.gradient=1e-4")
@@ -293,6 +296,7 @@ def test_no_kappa_of_a_smooth_penalty_makes_zeros():
         largest_kappa(problem, lambda kappa: on_weights(Huber(kappa), problem.layout))
 
 
+@pytest.mark.slow
 def test_a_network_goes_from_weak_to_strong(fedcanon, tmp_path):
     quick = ["--set", "rounds=8", "--set", "evaluate.every=8", "--select", "sparsity:0.5"]
     folder = ("--folder", str(tmp_path / "path"))

@@ -52,6 +52,7 @@ def test_a_run_of_a_sweep_is_the_run_alone(fedcanon, tmp_path):
         assert run.result.measures["objective"] == train(config).last.objective
 
 
+@pytest.mark.slow
 def test_the_same_command_repeats_nothing(fedcanon, tmp_path, monkeypatch):
     monkeypatch.setenv("FEDCANON_RUNS", str(tmp_path))
     command = ("sweep", "--over", "algorithm.beta=0.01,0.1", *SHORT)

@@ -25,6 +25,7 @@ def one_file(tmp_path):
     return str(path)
 
 
+@pytest.mark.slow
 def test_five_files_become_a_table_of_coefficients_and_a_report(fedcanon, files, tmp_path):
     report, table = tmp_path / "report.html", tmp_path / "coefficients.csv"
     code, out, err = fedcanon(
@@ -63,6 +64,7 @@ def test_one_file_with_a_site_column_and_a_given_kappa(fedcanon, one_file, tmp_p
     assert "as given" in out
 
 
+@pytest.mark.slow
 def test_settings_in_a_file_and_other_preparations(fedcanon, one_file, tmp_path):
     study = tmp_path / "study.toml"
     study.write_text(
@@ -79,6 +81,7 @@ def test_settings_in_a_file_and_other_preparations(fedcanon, one_file, tmp_path)
     assert "spline with knots at" in report.read_text()
 
 
+@pytest.mark.slow
 def test_groups_are_variables(fedcanon, one_file, tmp_path):
     code, out, err = fedcanon(
         *("glm", one_file, "--site", "hospital", "--label", "ill", "--columns", "age,noise1,sex"),

@@ -108,6 +108,7 @@ def test_kappa_may_stand_in_the_penalty_and_columns_may_all_be_free():
     assert "none, since all columns are free" in page(unpenalised)
 
 
+@pytest.mark.slow
 def test_settings_that_do_not_fit():
     with pytest.raises(FedcanonError, match="no AUC and no concordance"):
         investigate(

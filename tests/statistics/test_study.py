@@ -150,6 +150,7 @@ def test_a_cox_model_is_stratified_and_says_why():
         begin_study(SITES, Question("sex", Plan(["age"]), "multinomial", {"ties": "efron"}))
 
 
+@pytest.mark.slow
 def test_ten_sites_and_a_hundred_columns_take_few_rounds():
     rng = np.random.default_rng(8)
     names = [f"x{k}" for k in range(100)]

@@ -51,6 +51,7 @@ def asked():
     return sites.asked
 
 
+@pytest.mark.slow
 def test_every_request_was_used_and_all_answers_are_numbers(asked):
     kinds = dict(asked)
     assert {"kinds", "counts", "levels", "below", "moments"} <= kinds.keys()
@@ -88,6 +89,7 @@ def test_no_request_makes_a_site_fail(asked):
         assert "refusal" in json.loads(answered(SITES.tables[0], text))
 
 
+@pytest.mark.slow
 def test_no_answer_makes_the_server_fail(asked):
     rng = random.Random(1)
     kinds, refused = dict(asked), 0

@@ -154,6 +154,7 @@ def test_new_rows_without_a_logarithm_are_refused():
         poor.plain(parts)
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=9),

@@ -131,6 +131,7 @@ def test_fedcanon_leaves_stationary_points_unless_there_is_no_penalty():
     assert solve(CASES["zero"], 0.5).moved(FedCanon(0.5, 0.2, K), {}) < EXACT
 
 
+@pytest.mark.slow
 def test_fedcanon_ends_where_its_drifted_gradient_is_stationary():
     """0 ∈ (I − (β(K − 1)/2)∇²f)∇f + ∂h to first order in β, while ‖G‖ itself is of first order."""
     clients = clients_of(6)

@@ -85,7 +85,7 @@ PLANS = {
                 alphas=(0.1,),
                 etas=(2.0,),
                 tuning_rounds=1,
-                samples=(200, 100),
+                samples=(100, 40),
                 seeds=(0, 1),
             )
         },

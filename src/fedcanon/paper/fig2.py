@@ -48,12 +48,12 @@ class RepeatedLengths(FashionLengths):
 
 SETTINGS = {
     Scale.smoke: RepeatedLengths(
-        rounds=6,
+        rounds=4,
         every=2,
-        local_steps=5,
+        local_steps=2,
         betas=(0.05, 0.1),
         tuning_rounds=2,
-        samples=(2000, 1000),
+        samples=(500, 200),
         last=1,
         seeds=(0,),
     ),

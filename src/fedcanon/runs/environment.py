@@ -9,6 +9,7 @@ import subprocess
 import sys
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -77,6 +78,7 @@ def _memory() -> int:
     raise FedcanonError("runs are kept on Linux and macOS: use the Windows Subsystem for Linux.")
 
 
+@cache  # the code of a process is that of its beginning
 def _commit(folder: Path) -> str | None:
     """Return the git commit of a folder, marked "dirty" if files have changed, or None."""
     try:

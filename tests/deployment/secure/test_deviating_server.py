@@ -129,6 +129,7 @@ def dealt():
 SETS = st.sets(st.integers(0, N - 1), min_size=T)
 
 
+@pytest.mark.slow
 @given(st.integers(0, 3), st.data())
 @settings(max_examples=60, deadline=None)
 def test_all_who_reveal_were_told_the_same(dealt, count, data):

@@ -79,6 +79,7 @@ def peer_mutations(draw):
     return mutate
 
 
+@pytest.mark.slow
 @given(st.lists(st.one_of(mutations(), peer_mutations()), min_size=1, max_size=3))
 @settings(max_examples=40, deadline=None)
 def test_whatever_a_client_sends_the_run_goes_on(changes):
