@@ -152,8 +152,9 @@ def test_the_installed_command_itself():
     command = [sys.executable, "-m", "fedcanon", "run", "--set", "algorithm.alpha=1e9"]
     finished = subprocess.run(command, capture_output=True, text=True, check=False)
     assert finished.returncode == 2
-    assert finished.stderr.startswith("error: MCP is ρ-weakly convex")
-    assert finished.stderr.count("\n") == 1
+    *progress, sentence = finished.stderr.splitlines()
+    assert sentence.startswith("error: MCP is ρ-weakly convex")
+    assert all(line.endswith("so far)") for line in progress)  # on a slow machine
 
 
 @pytest.mark.slow

@@ -88,7 +88,7 @@ def test_killed(fedcanon, tmp_path, undisturbed):
 def the_sentence(err):
     """What was said last; before it, nothing but how far the sweep had come."""
     *progress, sentence = err.splitlines()
-    assert all(re.match(r"run \d of 6", line) for line in progress), err
+    assert all(re.match(r"run \d of \d", line) for line in progress), err
     return sentence
 
 
@@ -114,7 +114,6 @@ def test_a_worker_is_killed(fedcanon, tmp_path, undisturbed):
     _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 2
     assert the_sentence(err).startswith("error: a worker process was ended from outside")
-    assert err.count("\n") == 1
     check_the_rest(fedcanon, folder, undisturbed)
 
 
