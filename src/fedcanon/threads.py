@@ -1,10 +1,13 @@
-"""How many threads PyTorch uses."""
+"""How many threads PyTorch and the products of compiled code use."""
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
+from typing import Any
 
 import torch
 
@@ -50,3 +53,36 @@ def one_thread() -> Iterator[None]:
         with _LOCK:
             _limited -= 1
             torch.set_num_threads(_usual)
+
+
+@cache
+def _blas() -> Any:
+    """Return what sets the number of threads of the library that Numba's products use, SciPy's."""
+    import scipy.linalg.cython_blas  # noqa: F401  # so that the library is there
+    from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
+
+    return ThreadpoolController().select(user_api="blas")
+
+
+_products = threading.Lock()
+"""Held while the limit of a library is set, which is one for the whole program."""
+
+
+def _forget_others() -> None:
+    """Give a forked process a lock of its own: who held the old one is not there any more."""
+    global _products
+    _products = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_others)
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Limit matrix products in compiled code to one thread, and give the others back afterwards.
+
+    They have the same bits everywhere then. One thread of a program at a time may be inside.
+    """
+    with _products, _blas().limit(limits=1):
+        yield

@@ -101,7 +101,7 @@ def test_stacked_gradients_are_the_gradients_of_the_clients(n, batch, seed, deep
         assert torch.allclose(found[k], expected, rtol=0, atol=1e-14)
         assert torch.allclose(stacked.vector[k], x[k] - 0.5 * expected, rtol=0, atol=1e-14)
         alone = x[k].clone()
-        clients[k].descend_(alone, rows[k], 0.5)
+        clients[k].descend_(alone, [rows[k]], 0.5)
         assert torch.allclose(alone, x[k] - 0.5 * expected, rtol=0, atol=1e-14)
         assert torch.allclose(clients[k].gradient(x[k], rows[k]), expected, rtol=0, atol=1e-14)
 
@@ -110,7 +110,7 @@ def test_stacked_gradients_are_the_gradients_of_the_clients(n, batch, seed, deep
 @pytest.mark.parametrize("hidden", [(), (5, 4)])
 def test_several_steps_with_a_shift_and_batches_of_several_sizes(compiled, hidden, monkeypatch):
     if not compiled:
-        monkeypatch.setattr("fedcanon.objectives.stacked.WORTH_COMPILING", 0)
+        monkeypatch.setattr("fedcanon.objectives.compiled_steps.WORTH_COMPILING", 0)
     problem = classifiers(clients=3, hidden=hidden, sizes=(7, 9), dtype=torch.float64)
     clients, sizes, step = problem.clients, torch.tensor([5, 2, 7]), 0.3
     torch.manual_seed(0)

@@ -60,9 +60,9 @@ def test_far_too_large_and_too_small_steps_are_not_tried():
     client = problem.clients[0]
 
     class Counted(Quadratic):
-        def descend_(self, x, batch, step):
+        def descend_(self, x, batches, step, shift=None):
             tried.append(step)
-            super().descend_(x, batch, step)
+            super().descend_(x, batches, step, shift)
 
     first = client.value(problem.start)
     counted = Counted(100 * client.A, client.b)  # L = 100: steps above 1/50 diverge

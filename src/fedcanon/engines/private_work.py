@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fedcanon.engines.work import ClientWork
+from fedcanon.engines.work import ClientWork, move_
 from fedcanon.errors import FedcanonError
 from fedcanon.privacy import RecordPrivacy, bernoulli, gaussian
 
@@ -54,8 +55,12 @@ class PrivateWork(ClientWork):
         total += gaussian(total, privacy.noise * privacy.clip)
         return total.div_(privacy.sampling * objective.samples)
 
-    def _descend_(self, x: Tensor, batch: Tensor | None, step: float) -> None:
-        x.sub_(self.gradient(x), alpha=step)
+    def _descend_(
+        self, x: Tensor, batches: Sequence[Tensor | None], step: float, shift: Tensor | None
+    ) -> None:
+        for _ in batches:
+            move_(x, step, self.gradient(x))
+            move_(x, step, shift)
 
     def full_gradient(self, x: Tensor) -> NoReturn:
         """Refuse.

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -59,10 +58,10 @@ class Batches:
             return None
         return torch.from_numpy(self._next(1)[0])
 
-    def several(self, steps: int) -> Iterable[Tensor | None]:
+    def several(self, steps: int) -> Sequence[Tensor | None]:
         """Indices of the next mini-batches; None stands for all samples."""
         if self._size == self._samples:
-            return repeat(None, steps)
+            return [None] * steps
         return torch.from_numpy(self.take(steps)).unbind()
 
     def take(self, steps: int) -> NDArray[np.int64]:
@@ -92,11 +91,10 @@ def pulled(x: Tensor, pull: tuple[Tensor, float] | None) -> Tensor | None:
     return None if pull is None else (x - pull[0]).mul_(pull[1])
 
 
-def move_(x: Tensor, step: float, *directions: Tensor | None) -> None:
-    """x ← x − step·direction for each direction that there is."""
-    for direction in directions:
-        if direction is not None:
-            x.add_(direction, alpha=-step)
+def move_(x: Tensor, step: float, direction: Tensor | None) -> None:
+    """x ← x − step·direction, if there is one."""
+    if direction is not None:
+        x.add_(direction, alpha=-step)
 
 
 class ClientWork:
@@ -145,18 +143,21 @@ class ClientWork:
         prox: float = 0.0,
     ) -> Tensor:
         """``steps`` times x ← prox_{prox·h}(x − step·(g_i(x) + shift + s·(x − centre)))."""
-        x = self._objective.workspace(start)
-        for batch in self.batches.several(steps):
+        x, batches = self._objective.workspace(start), self.batches.several(steps)
+        at_once = 1 if prox or pull is not None else steps
+        for first in range(0, steps, at_once):
             back = pulled(x, pull)
-            self._descend_(x, batch, step)
-            move_(x, step, shift, back)
+            self._descend_(x, batches[first : first + at_once], step, shift)
+            move_(x, step, back)
             if prox:
                 self.prox.apply_(x, prox)
         return self._objective.taken_out(x)
 
-    def _descend_(self, x: Tensor, batch: Tensor | None, step: float) -> None:
-        """x ← x − step·g_i(x) on a mini-batch, in place."""
-        self._objective.descend_(x, batch, step)
+    def _descend_(
+        self, x: Tensor, batches: Sequence[Tensor | None], step: float, shift: Tensor | None
+    ) -> None:
+        """x ← x − step·(g_i(x) + shift), in place, for one mini-batch after the other."""
+        self._objective.descend_(x, batches, step, shift)
 
     def solve(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -103,14 +104,28 @@ class Objective(ABC):
             batch: The indices of the terms; None stands for all of them.
         """
 
-    def descend_(self, x: Tensor, batch: Tensor | None, step: float) -> None:
-        """x ← x − step·(the gradient over ``batch`` at x), in place.
+    def descend_(
+        self,
+        x: Tensor,
+        batches: Sequence[Tensor | None],
+        step: float,
+        shift: Tensor | None = None,
+    ) -> None:
+        """x ← x − step·(the gradient over a batch at x + shift), in place, for one after the other.
 
         Args:
             x: The vector to move.
-            batch: The indices of the terms; None stands for all of them.
+            batches: The indices of the terms, as many in each; None stands for all of them.
             step: The step size.
+            shift: A vector that is added to every gradient; None for none.
         """
+        for batch in batches:
+            self._step_(x, batch, step)
+            if shift is not None:
+                x.add_(shift, alpha=-step)
+
+    def _step_(self, x: Tensor, batch: Tensor | None, step: float) -> None:
+        """x ← x − step·(the gradient over ``batch`` at x), in place."""
         x.add_(self.gradient(x, batch), alpha=-step)
 
     def workspace(self, start: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Local steps of very small networks, compiled: a step takes less time than a call from Python."""
+"""Local steps of small networks, compiled: several of them are one call from Python."""
 
 from __future__ import annotations
 
@@ -42,14 +42,18 @@ def descend(
         step: The step size.
     """
     zero, one, layers = x.dtype.type(0), x.dtype.type(1), widths.size - 1
-    gradient, batch = np.empty(x.shape[1], x.dtype), np.empty((rows.shape[2], widths[0]), x.dtype)
+    batch = np.empty((rows.shape[2], widths[0]), x.dtype)
     outputs = np.empty(widths.sum() * rows.shape[2], x.dtype)  # of one layer after the other
+    gradient = np.empty((widths[:-1] * widths[1:]).max(), x.dtype)  # of one layer at a time
+    slopes = np.empty(widths.max() * rows.shape[2], x.dtype)
     for client in range(x.shape[0]):
         parameters, m = x[client], sizes[client]
         share, features = one / x.dtype.type(m), batch[:m]
         for t in range(rows.shape[0]):
             chosen = rows[t, client, :m]
             for j in range(m):
+                if not 0 <= targets[chosen[j]] < widths[layers]:
+                    raise IndexError("a target is no class of the model")
                 source, copy = inputs[chosen[j]], features[j]
                 for i in range(widths[0]):
                     copy[i] = source[i]
@@ -91,24 +95,26 @@ def descend(
                         total = zero
                         for j in range(m):
                             total += d[k, j]
-                        gradient[end + k] = total
-                end -= fan_out * fan_in
-                found = gradient[end : end + fan_out * fan_in].reshape(fan_out, fan_in)
+                        drift = shift[client, end + k] if shift.shape[0] > 0 else zero
+                        parameters[end + k] -= step * (total + drift)
+                size = fan_out * fan_in
+                end -= size
+                own, found = parameters[end : end + size], gradient[:size]
                 if layer == 0:
-                    np.dot(d, features, found)
+                    np.dot(d, features, found.reshape(fan_out, fan_in))
                 else:
                     h = outputs[last - fan_in * m : last].reshape(fan_in, m)
-                    np.dot(d, h.T, found)
-                    weight = parameters[end : end + fan_out * fan_in].reshape(fan_out, fan_in)
-                    below = np.dot(weight.T, d)
+                    np.dot(d, h.T, found.reshape(fan_out, fan_in))
+                    below = slopes[: fan_in * m].reshape(fan_in, m)
+                    np.dot(own.reshape(fan_out, fan_in).T, d, below)
                     for k in range(fan_in):
                         for j in range(m):
                             stops = relu[layer - 1] and not h[k, j] > zero
                             h[k, j] = zero if stops else below[k, j]
-            if shift.shape[0] > 0:
-                own = shift[client]
-                for i in range(gradient.size):
-                    parameters[i] -= step * (gradient[i] + own[i])
-            else:
-                for i in range(gradient.size):
-                    parameters[i] -= step * gradient[i]
+                if shift.shape[0] > 0:
+                    shifted = shift[client, end : end + size]
+                    for i in range(size):
+                        own[i] -= step * (found[i] + shifted[i])
+                else:
+                    for i in range(size):
+                        own[i] -= step * found[i]

@@ -20,6 +20,7 @@ from fedcanon.objectives.affine import affine_hessian, single_layer
 from fedcanon.objectives.augment import AUGMENTATIONS, Augmentation
 from fedcanon.objectives.base import NO_HESSIAN, NO_RECORDS, Objective
 from fedcanon.objectives.clipping import ROOM, clipped_total, single_gradients
+from fedcanon.objectives.compiled_steps import descend_, worth_compiling
 from fedcanon.objectives.flat import FlatModule
 from fedcanon.objectives.losses import Loss, require_mean
 from fedcanon.objectives.perceptron import Batch, Perceptron, PerceptronAt, perceptron_of
@@ -277,7 +278,23 @@ class ModuleObjective(Objective):
         torch._foreach_copy_(flat.grad_pieces, found)
         return flat.grad
 
-    def descend_(self, x: Tensor, batch: Tensor | None, step: float) -> None:
+    def descend_(
+        self,
+        x: Tensor,
+        batches: Sequence[Tensor | None],
+        step: float,
+        shift: Tensor | None = None,
+    ) -> None:
+        some = [batch for batch in batches if batch is not None]
+        if self._perceptron is None or self._augment or not some or not worth_compiling(x):
+            super().descend_(x, batches, step, shift)
+            return
+        rows, size = torch.stack(some), torch.tensor([len(some[0])])
+        rows = (rows if self._rows is None else self._rows[rows])[:, None]
+        data = self._inputs, self.targets, rows, size
+        descend_(self._perceptron, self.layout, x[None], *data, step, shift)
+
+    def _step_(self, x: Tensor, batch: Tensor | None, step: float) -> None:
         if self._perceptron is None:
             torch._foreach_add_(self._pieces(x), self._gradients(x, batch), alpha=-step)
         else:

@@ -4,19 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from fedcanon.objectives import kernels
+from fedcanon.objectives.compiled_steps import descend_, worth_compiling
 from fedcanon.objectives.module import ModuleClients
 from fedcanon.objectives.perceptron import Batch
-
-WORTH_COMPILING = 200_000
-"""Up to this value of samples × parameters in a step, compiled steps are faster than PyTorch's.
-
-The products of larger ones might be computed on several threads, with other bits.
-"""
 
 
 class StackedModule:
@@ -74,22 +67,9 @@ class StackedModule:
             shift: A vector for all clients, or a row for each.
         """
         rows, vector = samples + self._first, self.vector
-        if vector.device.type == "cpu" and rows.shape[2] * vector.shape[1] <= WORTH_COMPILING:
-            number, shapes = vector.numpy().dtype.type, [slot.shape for slot in self._layout]
-            weights = [shape for shape in shapes if len(shape) == 2]
-            none = vector.new_empty(0, 0)
-            kernels.descend(
-                vector.numpy(),
-                (none if shift is None else shift.expand_as(vector).contiguous()).numpy(),
-                self._inputs.numpy(),
-                self._targets.numpy(),
-                rows.numpy(),
-                sizes.numpy(),
-                np.array([weights[0][1], *(fan_out for fan_out, _ in weights)]),
-                np.array(self._perceptron.has_bias),
-                np.array(self._perceptron.relu),
-                number(step),
-            )
+        if worth_compiling(vector):
+            data = self._inputs, self._targets, rows, sizes
+            descend_(self._perceptron, self._layout, vector, *data, step, shift)
             return
         network = self._perceptron.at(self._pieces(vector))
         for own in rows:

@@ -55,8 +55,7 @@ def trial_losses(
     def loss_after(step: float) -> float:
         with module_draws(seed, 0, 0):
             x = objective.workspace(start)
-            for batch in batches:
-                objective.descend_(x, batch, step)
+            objective.descend_(x, batches, step)
         loss = objective.value(objective.taken_out(x))
         objective.buffers.copy_(buffers)
         return loss if loss < ceiling else ceiling  # the latter also if it is no number
