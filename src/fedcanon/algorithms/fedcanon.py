@@ -67,8 +67,8 @@ class _Canon(Damped):
         """
         beta, damping = received["beta"], received["damping"]
         x = work.descend(z, beta, self.local_steps, shift=c if damping == 1 else damping * c)
-        mean_step: Tensor = (z - x) / (beta * self.local_steps)
-        return mean_step if damping == 1 else mean_step + (1 - damping) * c
+        mean_step: Tensor = (z - x).div_(beta * self.local_steps)
+        return mean_step if damping == 1 else mean_step.add_((1 - damping) * c)
 
 
 @dataclass(frozen=True)
@@ -221,8 +221,8 @@ class FedCanonPlus(_Canon, Relayed, Recalling, Cached):
         return {**needed, "v": v} if compressed else needed
 
     def answer(self, received: State, work: Work) -> State:
-        m = self._mean_step(received["z"], received["c"], received, work) - received["c"]
-        return {"u": work.encode(m - received["v"])} if "v" in received else {"m": m}
+        m = self._mean_step(received["z"], received["c"], received, work).sub_(received["c"])
+        return {"u": work.encode(m.sub_(received["v"]))} if "v" in received else {"m": m}
 
     def settle(self, client: State, sent: State, answer: State) -> tuple[State, State]:
         u = answer["u"] if "u" in answer else answer["m"] - client["v"]
@@ -245,7 +245,7 @@ class FedCanonPlus(_Canon, Relayed, Recalling, Cached):
         if self.accelerated:
             z, theta = self._extrapolated(server, w)
             memory = {"w": w, "v": v, "theta": theta, "curvature": curvature}
-        b, e = (server["z"] - z) / step, server["e"] + share * mean["u"]
+        b, e = (server["z"] - z).div_(step), (share * mean["u"]).add_(server["e"])
         return {"z": z, "b": b, "e": e, "server_step": step, **memory, **self._recorded(sent)}
 
     def _curvature(self, server: State, v: Tensor, share: float) -> float:
@@ -260,7 +260,7 @@ class FedCanonPlus(_Canon, Relayed, Recalling, Cached):
         momentum = w - server["w"]
         theta = 1.0 if torch.dot(server["z"] - w, momentum) > 0 else server["theta"]
         next_theta = (1 + math.sqrt(1 + 4 * theta**2)) / 2
-        return w + (theta - 1) / next_theta * momentum, next_theta
+        return momentum.mul_((theta - 1) / next_theta).add_(w), next_theta
 
     def theory(self, facts: Facts) -> StepRules:
         rules = super().theory(facts)
