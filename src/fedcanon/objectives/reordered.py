@@ -15,15 +15,20 @@ class _ChannelsLast(nn.Module):
     """Lays images out pixel by pixel, with all channels of a pixel side by side."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return x.contiguous(memory_format=torch.channels_last)
+        x = x.contiguous(memory_format=torch.channels_last)
+        if x.shape[1] > 1:
+            return x
+        # The bytes are the same in either order: strides tell a convolution which one is meant.
+        _, _, height, width = x.shape
+        return x.as_strided(x.shape, (height * width, 1, width, 1))
 
 
 def reordered(module: nn.Module) -> nn.Module:
     """Return a network with the same layers and the same result, which may take less time.
 
     max(relu(a), relu(b)) = relu(max(a, b)), also in its derivatives, so that ReLU may come after
-    max-pooling, where there are fewer entries. Pooling is faster if channels lie side by side. A
-    module that is no sequence of convolution, ReLU, max-pooling and the like is returned as it is.
+    max-pooling, where there are fewer entries. Pooling is faster if channels lie side by side, as
+    they do in the output of a convolution if they do in its input. A module that is no sequence of convolution, ReLU, max-pooling and the like is returned as it is.
     """
     layers = list(module.children())
     triples = zip(layers, layers[1:], layers[2:], strict=False)
@@ -35,7 +40,7 @@ def reordered(module: nn.Module) -> nn.Module:
     order = [[layer] for layer in layers]
     for k in pooled:
         convolution, relu, pooling = layers[k : k + 3]
-        order[k : k + 3] = [convolution, _ChannelsLast()], [pooling], [relu]
+        order[k : k + 3] = [_ChannelsLast(), convolution], [pooling], [relu]
     return nn.Sequential(*chain.from_iterable(order))
 
 
