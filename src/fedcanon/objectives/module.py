@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -22,17 +21,11 @@ from fedcanon.objectives.base import NO_HESSIAN, NO_RECORDS, Objective
 from fedcanon.objectives.clipping import ROOM, clipped_total, single_gradients
 from fedcanon.objectives.compiled_steps import descend_, worth_compiling
 from fedcanon.objectives.flat import FlatModule
-from fedcanon.objectives.losses import Loss, require_mean
+from fedcanon.objectives.losses import Loss
 from fedcanon.objectives.perceptron import Batch, Perceptron, PerceptronAt, perceptron_of
 
 WORTH_BATCHING = 50_000
 """Up to so many parameters, a CPU computes the gradients of several records faster together."""
-
-FEW = 8
-"""The samples that a network is asked about when its loss is tried."""
-
-MOST_TRIED = 10
-"""How many clients try their losses; all if there are no more."""
 
 
 @dataclass(eq=False, repr=False)
@@ -213,23 +206,17 @@ class ModuleObjective(Objective):
     def taken_out(self, workspace: Tensor) -> Tensor:
         return workspace if self._perceptron is not None else workspace.clone()
 
-    def require_mean(self) -> None:
-        """Raise a ``FedcanonError`` if the loss is no mean over samples, unless that is declared.
+    def scored(self, count: int, few: int) -> tuple[Tensor, Tensor]:
+        """Scores and targets of up to ``count`` samples from all over the client's data.
 
-        It is tried with the targets of up to 1,024 samples, and with what the network as it is says
-        of a few.
+        The scores are what the network as it is says of the first ``few`` samples, repeated.
         """
-        if self.whole or self.samples < 2:
-            return
-        count = min(self.samples, 4 * self.chunk)
+        count = min(self.samples, count)
         targets = self._at(torch.arange(count) * self.samples // count)[1]
         self._flat.module.eval()
         with torch.no_grad():
-            outputs = self._flat.module(self._at(slice(0, FEW))[0])
-        outputs = outputs[torch.arange(count, device=outputs.device) % len(outputs)]
-        name = getattr(self.loss, "__name__", type(self.loss).__name__)
-        piece = min(self.chunk, (count + 1) // 2)
-        require_mean(name, self.loss, outputs, targets, piece)
+            scores = self._flat.module(self._at(slice(0, few))[0])
+        return scores[torch.arange(count, device=scores.device) % len(scores)], targets
 
     def _at(self, batch: Tensor | slice) -> tuple[Tensor, Tensor]:
         """Inputs and targets of the client's samples at these positions."""
@@ -424,17 +411,3 @@ class ModuleTest:
         correct = (outputs.argmax(1) == targets).double().mean()
         loss = float(self.held_out.loss(outputs, targets))
         return {"test_loss": loss, "accuracy": float(correct)}
-
-
-def require_means(clients: Sequence[Objective]) -> None:
-    """Raise a ``FedcanonError`` if a network's loss is no mean over samples and not declared so.
-
-    Args:
-        clients: Objectives of any kind. Of those of networks, ten with the most samples are tried.
-    """
-    if isinstance(clients, ModuleClients):
-        parts = (clients.flat, clients.loss, clients.inputs, clients.targets)
-        clients = [ModuleObjective(*parts, whole=clients.whole)]
-    networks = (client for client in clients if isinstance(client, ModuleObjective))
-    for client in heapq.nlargest(MOST_TRIED, networks, key=lambda client: client.samples):
-        client.require_mean()

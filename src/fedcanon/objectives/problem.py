@@ -14,7 +14,8 @@ from fedcanon.errors import FedcanonError
 from fedcanon.files import Count
 from fedcanon.layout import Layout
 from fedcanon.objectives.base import Objective
-from fedcanon.objectives.module import ModuleClients, ModuleTest, require_means
+from fedcanon.objectives.mean_check import require_means
+from fedcanon.objectives.module import ModuleClients, ModuleTest
 
 Test = Callable[[Tensor], dict[str, float]]
 

@@ -29,7 +29,8 @@ from fedcanon.objectives import (
 )
 from fedcanon.objectives.augment import augmentations
 from fedcanon.objectives.logistic import LogisticTest
-from fedcanon.objectives.losses import Loss, require_mean
+from fedcanon.objectives.losses import Loss
+from fedcanon.objectives.mean_check import require_mean
 from fedcanon.objectives.models import BinaryLogistic, Model, require_fit
 from fedcanon.objectives.module import ModuleTest
 from fedcanon.penalties import PENALTIES
