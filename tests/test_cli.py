@@ -94,6 +94,14 @@ def test_check_tells_what_holds_and_what_would_mend_the_rest(fedcanon):
     assert "✗" in out
 
 
+def test_check_says_which_part_of_large_data_it_looked_at(fedcanon):
+    many = ("--set", "data.name=synthetic", "--set", "data.clients=30", "--set", "clients.count=30")
+    users = ("--set", "data.partition=users")
+    code, out, err = fedcanon("check", *many, *users, "--set", "algorithm.beta=0.1")
+    assert code == 0, err
+    assert "with up to 512 samples of each of 10 of 30 clients" in " ".join(out.split())
+
+
 def test_ctrl_c_is_no_error(fedcanon, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt

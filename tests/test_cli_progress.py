@@ -3,6 +3,8 @@
 import threading
 from contextlib import nullcontext
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from fedcanon.cli import progress
@@ -74,6 +76,18 @@ def test_parts_of_the_paper_are_counted(capsys, every_time):
         done()
     lines = capsys.readouterr().err.splitlines()
     assert [line.split(" · ")[0] for line in lines] == ["theorems 1 of 3", "theorems 2 of 3"]
+
+
+def test_a_study_tells_how_far_it_is_and_prints_nothing_but_results(fedcanon, every_time, tmp_path):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"x": rng.normal(size=60), "ill": np.arange(60) % 2})
+    table.to_csv(tmp_path / "site.csv", index=False)
+    options = ("--label", "ill", "--cv", "2", "--report", str(tmp_path / "report.html"))
+    code, out, err = fedcanon("glm", str(tmp_path / "site.csv"), *options)
+    assert code == 0, err
+    assert err.splitlines()[0].startswith("following the path 1 of ")
+    assert "following" not in out
+    assert "preparing" not in out
 
 
 def test_a_comparison_of_attacks_names_each_of_them(fedcanon, every_time):

@@ -115,6 +115,32 @@ def test_help_of_every_command_imports_nothing_slow():
     assert not set(done.stderr.splitlines()[-1].split()[1:]) & HEAVY
 
 
+INTERRUPTED = """
+import os, signal, sys
+last = sys.argv[1]
+
+class Interrupts:
+    def find_spec(self, name, path=None, target=None):
+        if name == last:
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupts())
+from fedcanon.cli import main
+sys.argv[:] = ["fedcanon", "check"]
+main()
+"""
+
+
+@pytest.mark.parametrize("imported", ["typer", "rich.table", "fedcanon.cli.paper", "torch"])
+def test_ctrl_c_while_packages_are_imported_is_no_error(imported):
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, imported], capture_output=True, text=True, timeout=300
+    )
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr == "stopped before the end.\n"
+
+
 @pytest.mark.parametrize(
     ("words", "offered"),
     [

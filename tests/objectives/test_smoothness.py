@@ -1,14 +1,16 @@
 """Estimates of the smoothness, beside exact Hessians."""
 
 import math
+from typing import ClassVar
 
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from fedcanon import FedcanonError, FlatModule, Logistic, ModuleObjective, Problem
-from fedcanon.objectives import curvature, smoothness
+from fedcanon.objectives import Quadratic, curvature, smoothness
+from fedcanon.objectives.lipschitz import MOST_SAMPLES
 from tests.problems import logistics, quadratics
 from tests.problems import smoothness as exact_smoothness
 
@@ -45,6 +47,24 @@ def test_power_iteration_agrees_with_the_hessian_of_a_network():
     assert found == pytest.approx(largest, rel=1e-3)
 
 
+class Rounded(Quadratic):
+    """Counts its gradients, which have errors that change from one to the next."""
+
+    asked: ClassVar[list[Tensor]] = []
+
+    def value_and_gradient(self, x):
+        self.asked.append(x)
+        value, gradient = super().value_and_gradient(x)
+        return value, gradient * (1 + 1e-6 * math.sin(len(self.asked)))
+
+
+def test_power_iteration_ends_where_rounding_errors_are_larger_than_its_progress():
+    objective = Rounded(torch.tensor([1.0, 2.0, 9.0, 10.0]), torch.ones(4))
+    found = curvature(objective, torch.zeros(4), np.random.default_rng(0), tolerance=1e-7)
+    assert found == pytest.approx(10, rel=0.05)
+    assert len(objective.asked) < 100
+
+
 class Counted(ModuleObjective):
     """Notes over how many samples its gradients are."""
 
@@ -67,7 +87,7 @@ def test_the_smoothness_of_a_network_looks_at_some_of_many_samples():
     )
     problem = Problem([Counted(*parts, own) for own in rows], flat.vector)
     assert smoothness(problem, np.random.default_rng(0)) == pytest.approx(exact, rel=0.15)
-    assert Counted.seen == 1024
+    assert Counted.seen == MOST_SAMPLES
     same = problem.clients[0].over_some(3000, np.random.default_rng(0))
     assert same is problem.clients[0]
 

@@ -5,9 +5,9 @@ import pytest
 import torch
 from torch import nn
 
-from fedcanon import FlatModule, Problem, Quadratic
-from fedcanon.objectives import ModuleClients
-from fedcanon.objectives.warm_up import STEPS, TRIED, best_step, trial_losses
+from fedcanon import FlatModule, ModuleObjective, Problem, Quadratic
+from fedcanon.objectives import ModuleClients, warm_up
+from fedcanon.objectives.warm_up import MEASURED, STEPS, TRIED, best_step, trial_losses
 from tests.problems import quadratics
 
 
@@ -76,6 +76,32 @@ def test_far_too_large_and_too_small_steps_are_not_tried():
     assert max(tried) == TRIED[-1]
     assert min(tried) > TRIED[4]
     assert losses[0] == pytest.approx(0.01 * first)
+
+
+def test_a_trial_is_measured_on_some_of_many_samples_and_trained_on_all(monkeypatch):
+    torch.manual_seed(0)
+    flat = FlatModule(nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 2)))
+    inputs, measured, trained = torch.randn(5000, 5), set[int](), set[int]()
+    targets = (inputs[:, 0] > 0).long()
+
+    class Noted(ModuleObjective):
+        def value(self, x):
+            measured.add(self.samples)
+            return super().value(x)
+
+        def descend_(self, x, batch, step):
+            trained.update(batch.tolist())
+            super().descend_(x, batch, step)
+
+    client = Noted(flat, nn.CrossEntropyLoss(), inputs, targets)
+    start = flat.vector.clone()
+    found = trial_losses(client, start, 100, np.random.default_rng(0))
+    assert measured == {MEASURED}
+    assert len(trained) > 3000
+    monkeypatch.setattr(warm_up, "MEASURED", 5000)
+    exact = trial_losses(client, start, 100, np.random.default_rng(0))
+    assert best_step([found], [1.0]) == best_step([exact], [1.0])
+    assert found == pytest.approx(exact, rel=0.1)
 
 
 def test_clients_that_are_content_with_any_step_have_no_say():

@@ -33,7 +33,8 @@ def check(
         return
     with stage("estimating the smoothness L …"):
         report = check_config(settings, mu)
-    console.print(f"L ≈ {report.L:.4g} (power iteration at the start), ρ = {report.rho:.4g}")
+    how = "power iteration at the start" + (report.sample and f", with {report.sample}")
+    console.print(f"L ≈ {report.L:.4g} ({how}), ρ = {report.rho:.4g}")
     table = table_of("", "condition", "setting", "limit")
     for condition in report.conditions:
         broken = "[red]✗[/]" if condition.required else "[yellow]–[/]"

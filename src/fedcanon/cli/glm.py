@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from fedcanon.cli.app import app, console, plain, table_of
 from fedcanon.errors import FedcanonError
@@ -193,16 +192,19 @@ def _name(path: Path) -> str:
 
 @contextmanager
 def _progress() -> Iterator[Watch]:
-    """Show what is being done: a bar in a terminal, a line for each part elsewhere."""
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-    terminal = console.is_terminal
-    with Progress(*columns, console=console, transient=True, disable=not terminal) as bar:
-        task = bar.add_task("")
+    """Show which part of the study is being done, and how much of it if it has steps."""
+    from fedcanon.cli.progress import Tell, meter, stage
+
+    tell: Tell | None = None
+    with ExitStack() as shown:
 
         def watch(what: str, done: int, of: int) -> None:
-            if not terminal and not done:
-                console.print(f"[dim]{plain(what)} …[/]")
-            bar.update(task, description=plain(what), completed=done, total=of)
+            nonlocal tell
+            if not done:
+                shown.close()  # the part before
+                tell = shown.enter_context(meter(what, of) if of > 1 else stage(f"{what} …"))
+            elif tell is not None:
+                tell(done, "")
 
         yield watch
 

@@ -12,6 +12,12 @@ from fedcanon.errors import FedcanonError
 from fedcanon.objectives.base import Objective
 from fedcanon.objectives.problem import Problem
 
+MOST_CLIENTS = 10
+"""How many clients an estimate of L looks at; all if there are no more."""
+
+MOST_SAMPLES = 512
+"""How many samples of a network's client it looks at; all if there are no more."""
+
 
 def curvature(
     objective: Objective | Problem,
@@ -30,7 +36,8 @@ def curvature(
         x: The point.
         rng: Draws the vector to begin with.
         iterations: The most iterations to make.
-        tolerance: The relative change of the eigenvalue at which to stop.
+        tolerance: The relative growth of the eigenvalue at which to stop. It can only grow, but for
+            rounding errors: where they are larger than the growth, more iterations are in vain.
 
     Examples:
         >>> from fedcanon.objectives import Quadratic
@@ -54,13 +61,16 @@ def curvature(
         if estimate == 0:
             break
         v = product / estimate
-        if abs(estimate - last) <= tolerance * estimate:
-            break
+        if estimate - last <= tolerance * estimate:
+            return max(last, estimate)
     return estimate
 
 
 def smoothness(
-    problem: Problem, rng: np.random.Generator, clients: int = 10, samples: int = 1024
+    problem: Problem,
+    rng: np.random.Generator,
+    clients: int = MOST_CLIENTS,
+    samples: int = MOST_SAMPLES,
 ) -> float:
     """An estimate of L: the largest curvature of any f_i at the starting point.
 

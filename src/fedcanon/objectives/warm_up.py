@@ -26,6 +26,9 @@ STEPS = 40
 MIDDLE = TRIED.index(1 / 8)
 """The step that is tried first; from there, larger and smaller ones."""
 
+MEASURED = 1024
+"""On so many of a client's samples the loss after a trial is measured, if it has more."""
+
 PATIENCE = 3
 """After so many steps in a row that are no better, none further in that direction is tried."""
 
@@ -35,9 +38,10 @@ def trial_losses(
 ) -> list[float]:
     """Return f_i after 40 local steps from the start, for each step size of ``TRIED``.
 
-    Every trial sees the same mini-batches. A loss that is not below twice the one at the start
-    counts as that much, so that no client outvotes the others. Steps that are far too large or too
-    small are not tried: they count as twice the loss at the start, and as that loss.
+    Every trial sees the same mini-batches, and is measured on the same samples, up to 1,024. A loss
+    that is not below twice the one at the start counts as that much, so that no client outvotes the
+    others. Steps that are far too large or too small are not tried: they count as twice the loss at
+    the start, and as that loss.
 
     Args:
         objective: The client's loss f_i.
@@ -47,7 +51,8 @@ def trial_losses(
     """
     seed = int(rng.integers(2**32))
     batches = list(_batches(objective.samples, batch_size or objective.samples, rng))
-    buffers, first = objective.buffers.clone(), objective.value(start)
+    measured = objective.over_some(MEASURED, np.random.default_rng(seed))
+    buffers, first = objective.buffers.clone(), measured.value(start)
     ceiling = 2 * first
     losses = [first] * MIDDLE + [ceiling] * (len(TRIED) - MIDDLE)
     best = ceiling
@@ -56,7 +61,7 @@ def trial_losses(
         with module_draws(seed, 0, 0):
             x = objective.workspace(start)
             objective.descend_(x, batches, step)
-        loss = objective.value(objective.taken_out(x))
+        loss = measured.value(objective.taken_out(x))
         objective.buffers.copy_(buffers)
         return loss if loss < ceiling else ceiling  # the latter also if it is no number
 

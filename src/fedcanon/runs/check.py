@@ -9,6 +9,8 @@ from fedcanon import theory
 from fedcanon.algorithms import Algorithm, Facts, FedCanon, FedCanonII
 from fedcanon.algorithms.schedules import step_at
 from fedcanon.errors import FedcanonError
+from fedcanon.objectives import Problem
+from fedcanon.objectives.lipschitz import MOST_CLIENTS, MOST_SAMPLES
 from fedcanon.runs.build import build_problem, check_names
 from fedcanon.runs.config import Config
 from fedcanon.runs.named import make_algorithm, make_penalty
@@ -50,13 +52,15 @@ class Condition:
 class Report:
     """The conditions on a configuration, with the smoothness L and the weak convexity ρ.
 
-    ``in_theory`` tells whether the penalty is weakly convex, as the theorems assume.
+    ``in_theory`` tells whether the penalty is weakly convex, as the theorems assume, and ``sample``
+    what part of the data the estimate of L looked at; it is empty if that is all.
     """
 
     L: float
     rho: float
     in_theory: bool
     conditions: list[Condition]
+    sample: str = ""
 
     @property
     def remedy(self) -> dict[str, float]:
@@ -98,7 +102,17 @@ def check_config(config: Config, mu: float | None = None) -> Report:
     conditions = conditions_on(algorithm, L, penalty.rho, config.rounds, mu)
     if not penalty.in_theory:  # there is no ρ, so conditions that contain it do not apply
         conditions = [c for c in conditions if not c.needs_rho]
-    return Report(L, penalty.rho, penalty.in_theory, conditions)
+    return Report(L, penalty.rho, penalty.in_theory, conditions, _sample(problem))
+
+
+def _sample(problem: Problem) -> str:
+    """Say which part of the data ``estimated_smoothness`` looks at; empty if it is all."""
+    count, words = len(problem.clients), ""
+    if max(problem.samples) > MOST_SAMPLES and not problem.clients[0].has_hessian:
+        words = f"up to {MOST_SAMPLES} samples of each of "
+    if count <= MOST_CLIENTS:
+        return words and f"{words}{count} clients"
+    return f"{words}{MOST_CLIENTS} of {count:,} clients"
 
 
 def conditions_on(
