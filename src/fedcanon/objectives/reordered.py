@@ -28,7 +28,8 @@ def reordered(module: nn.Module) -> nn.Module:
 
     max(relu(a), relu(b)) = relu(max(a, b)), also in its derivatives, so that ReLU may come after
     max-pooling, where there are fewer entries. Pooling is faster if channels lie side by side, as
-    they do in the output of a convolution if they do in its input. A module that is no sequence of convolution, ReLU, max-pooling and the like is returned as it is.
+    they do in the output of a convolution if they do in its input. A module that is no sequence of
+    convolution, ReLU, max-pooling and the like is returned as it is.
     """
     layers = list(module.children())
     triples = zip(layers, layers[1:], layers[2:], strict=False)
