@@ -98,6 +98,19 @@ def test_methods_reach_what_the_table_of_the_tutorial_says(fedcanon, tmp_path, n
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("settings", "words_of_block"), [((), "L ≈"), (("algorithm.name=fedcanon",), "Theorem 1")]
+)
+def test_check_prints_what_the_tutorial_shows(fedcanon, settings, words_of_block):
+    code, out, err = fedcanon("check", *(word for each in settings for word in ("--set", each)))
+    assert code == 0, err
+    lines = [line.rstrip() for line in out.splitlines()]
+    for line in block_with(TUTORIAL, words_of_block).splitlines():
+        (own,) = [each for each in lines if words(each) == words(line)]
+        assert numbers(own) == pytest.approx(numbers(line), rel=0.05)
+
+
+@pytest.mark.slow
 def test_a_comparison_prints_the_table_of_its_page(fedcanon, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (command,) = re.findall(r"^fedcanon compare .*top_k \\\n.*\\\n.*$", COMPARE, re.MULTILINE)

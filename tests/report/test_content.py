@@ -137,6 +137,8 @@ def test_layers_and_schedules_are_part_of_the_head_of_a_page(tmp_path):
     assert "alpha = βK" in top
     assert "beta = inverse(start = 0.1, period = 40)" in top
     assert "uploads through quantise: bits = 8, bucket = 256" in top
+    two = [small(tmp_path / "c", penalty=penalty), small(tmp_path / "d")]
+    assert [group.label for group in grouped(two)] == ["fedcanon+ · layers", "fedcanon+ · mcp"]
     other = small(tmp_path / "b", penalty={"layers": [{"match": "*.weight", "name": "l1"}]})
     assert "l1(kappa = 0.001) on *.weight" in content([run, other])["bottom"]
 

@@ -22,6 +22,9 @@ from fedcanon.runs.named import make_penalty, penalty_parameters
         ("penalty=l1", 'a table; write penalty.name = "l1", or [penalty] with name = "l1".'),
         ("clients=10", "write [clients] with the keys count, participants, weights."),
         ("loss=3", "write [loss] with a name."),
+        ("partition=iid", "unknown key 'partition': did you mean 'data.partition'?"),
+        ("clients.partition=iid", "did you mean 'data.partition'?"),
+        ("kappa=0.1", "unknown key 'kappa': use one of adversary, "),
         ("privacy=3", "write [privacy] with the keys level, epsilon, "),
     ],
 )

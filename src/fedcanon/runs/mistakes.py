@@ -19,11 +19,14 @@ def explain(error: ValidationError, kind: type[BaseModel]) -> str:
         kind: The settings that the table should have.
     """
     lines: dict[str, str] = {}
-    only_words, keys = set(), frozenset(_keys(kind))
+    only_words, keys = set(), frozenset(path[-1] for path in _paths(kind))
     for mistake in error.errors():
         path = [str(part) for part in mistake["loc"]]
         if mistake["type"] == "extra_forbidden":
-            lines[".".join(path)] = unknown_key(".".join(path), _at(kind, path[:-1]).model_fields)
+            key, elsewhere = ".".join(path), [each for each in _paths(kind) if each[-1] == path[-1]]
+            lines[key] = unknown_key(key, _at(kind, path[:-1]).model_fields)
+            if len(elsewhere) == 1:
+                lines[key] = f"unknown key '{key}': did you mean '{'.'.join(elsewhere[0])}'?"
             continue
         key = ".".join(part for part in path if part.isidentifier() and part in keys)
         if mistake["type"] == "missing":
@@ -62,11 +65,12 @@ def _at(kind: type[BaseModel], path: Iterable[str]) -> type[BaseModel]:
     return kind
 
 
-def _keys(section: type[BaseModel]) -> Iterable[str]:
+def _paths(section: type[BaseModel], *before: str) -> Iterable[tuple[str, ...]]:
+    """Return every key with the sections in which it is."""
     for name, field in section.model_fields.items():
-        yield name
+        yield (*before, name)
         if (inner := _section(field)) is not None:
-            yield from _keys(inner)
+            yield from _paths(inner, *before, name)
 
 
 def _section(field: FieldInfo) -> type[BaseModel] | None:

@@ -54,7 +54,8 @@ def _label(group: Group, groups: Sequence[Group]) -> str:
     alike, key = list(groups), "algorithm.name"
     while True:
         value = group.settings.get(key)
-        words.append(setting(key, value))
+        by_layers = key == "penalty.name" and value is None
+        words.append("layers" if by_layers else setting(key, value))
         alike = [other for other in alike if _text(other.settings.get(key)) == _text(value)]
         if len(alike) == 1:
             return " · ".join(words)
