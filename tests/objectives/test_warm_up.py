@@ -89,9 +89,9 @@ def test_a_trial_is_measured_on_some_of_many_samples_and_trained_on_all(monkeypa
             measured.add(self.samples)
             return super().value(x)
 
-        def descend_(self, x, batch, step):
-            trained.update(batch.tolist())
-            super().descend_(x, batch, step)
+        def descend_(self, x, batches, step, shift=None):
+            trained.update(torch.cat(batches).tolist())
+            super().descend_(x, batches, step, shift)
 
     client = Noted(flat, nn.CrossEntropyLoss(), inputs, targets)
     start = flat.vector.clone()
