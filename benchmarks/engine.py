@@ -22,7 +22,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -34,6 +33,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from machine import machine, table
 from peers.common import BATCH, CLIENTS, RATE, STEPS
 from rich.console import Console
 from rich.table import Table
@@ -273,16 +273,6 @@ PARTS = {"mlp": mlp, "cnn": cnn, "a9a": a9a, "growth": growth}
 HEADER = ("part", "ratio of", "seconds", "of seconds", "ratio", "target")
 
 
-def machine() -> dict[str, object]:
-    return {
-        "cores": os.cpu_count(),
-        "load": os.getloadavg(),
-        "system": platform.platform(),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-    }
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--only", default=",".join(PARTS), help="parts, with commas between them")
@@ -302,17 +292,16 @@ def main() -> None:
         bench = Bench(options.rounds, Path(scratch), peers, smoke=options.smoke)
         for part in options.only.split(","):
             rows += PARTS[part](bench)
-    table = Table(*HEADER)
+    printed = Table(*HEADER)
     for row in rows:
-        table.add_row(*row.cells())
-    Console().print(table)
+        printed.add_row(*row.cells())
+    Console().print(printed)
     if options.json:
         ratios = [{**asdict(row), "ratio": row.ratio} for row in rows]
         found = {"machine": before, "ratios": ratios, "seconds": bench.seconds}
         options.json.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n")
     if options.markdown:
-        lines = [HEADER, ["---"] * len(HEADER), *(row.cells() for row in rows)]
-        options.markdown.write_text("".join(f"| {' | '.join(line)} |\n" for line in lines))
+        options.markdown.write_text(table([HEADER, *(row.cells() for row in rows)], before))
 
 
 if __name__ == "__main__":

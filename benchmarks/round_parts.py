@@ -1,9 +1,10 @@
 """Where the time of a round goes: python benchmarks/round_parts.py [--markdown FILE].
 
 A round of the MLP, as in engine.py, in one process: processor time of each part, median over
-clients and rounds. The parts of a client are beside its local steps what a round needs at least:
-draws, vectors that a method makes, one look at an upload for numbers that are not finite, its sum
-with others. "Matrix products" are those of the local steps alone, which no engine can avoid.
+clients and rounds, and its share of the round, for all clients where it is one client's. The parts
+of a client are beside its local steps what a round needs at least: draws, vectors that a method
+makes, one look at an upload for numbers that are not finite, its sum with others. "Matrix products"
+are those of the local steps alone, which no engine can avoid: they are the floor of a round.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from typing import Any
 
 import torch
 from engine import FEDCANON_PLUS, fedavg
-from peers.common import STEPS
+from machine import machine, table
+from peers.common import CLIENTS, STEPS
 from peers.limit import multiply
 
 from fedcanon import build, load_config
@@ -27,6 +29,7 @@ from fedcanon.engines.aggregation import Accumulator
 from fedcanon.engines.work import ClientWork
 
 HEADER = ("part", "FedAvg", "FedCanon+ with MCP")
+SERVER, ROUND = "the server's step", "a round in one process"
 Seconds = dict[str, list[float]]
 
 
@@ -73,9 +76,15 @@ def measure(settings: list[str], rounds: int) -> dict[str, float]:
         "a client: is its upload finite?": part["finite"],
         "a client: draws, state, messages": part["client"] - part["local"] - part["finite"],
         "a client: its sum with others": part["sum"],
-        "the server's step": part["server"],
-        "a round in one process": part["round"],
+        SERVER: part["server"],
+        ROUND: part["round"],
     }
+
+
+def cell(column: dict[str, float], part: str) -> str:
+    """The milliseconds of a part, and the share of the round that it takes."""
+    times = 1 if part in (SERVER, ROUND) else CLIENTS
+    return f"{column[part]:.2f} ms, {times * column[part] / column[ROUND]:.1%}"
 
 
 def main() -> None:
@@ -87,13 +96,13 @@ def main() -> None:
     torch.set_num_threads(1)
     setting = fedavg("digits" if options.smoke else "fashion_mnist", "mlp")
     rounds = 2 if options.smoke else options.rounds
+    before = machine()
     columns = [measure(each, rounds) for each in (setting, setting + FEDCANON_PLUS)]
-    lines = [HEADER, ["---"] * len(HEADER)]
-    lines += [(part, *(f"{column[part]:.2f} ms" for column in columns)) for part in columns[0]]
-    table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
-    print(table, end="")
+    lines = [(part, *(cell(column, part) for column in columns)) for part in columns[0]]
+    text = table([HEADER, *lines], before)
+    print(text, end="")
     if options.markdown:
-        options.markdown.write_text(table)
+        options.markdown.write_text(text)
 
 
 if __name__ == "__main__":

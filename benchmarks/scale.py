@@ -29,7 +29,8 @@ from pathlib import Path
 
 import psutil
 import torch
-from engine import FEDCANON_PLUS, machine
+from engine import FEDCANON_PLUS
+from machine import machine, table
 from peers.ours import noise
 from rich.console import Console
 from rich.table import Table
@@ -281,15 +282,14 @@ def main() -> None:
         before = machine()
         header, cells = TABLES[part]
         rows = [in_a_process(part, arguments) for arguments in plan(part, smoke=options.smoke)]
-        table = Table(*header)
+        printed = Table(*header)
         for row in rows:
-            table.add_row(*cells(row))
-        Console().print(table)
+            printed.add_row(*cells(row))
+        Console().print(printed)
         path = options.results / f"scale-{part}"
         found = json.dumps({"machine": before, "rows": rows}, indent=2)
         path.with_suffix(".json").write_text(f"{found}\n")
-        lines = [header, ["---"] * len(header), *map(cells, rows)]
-        path.with_suffix(".md").write_text("".join(f"| {' | '.join(line)} |\n" for line in lines))
+        path.with_suffix(".md").write_text(table([header, *map(cells, rows)], before))
 
 
 if __name__ == "__main__":

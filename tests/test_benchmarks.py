@@ -1,6 +1,7 @@
 """Every benchmark still runs; what it measures is for a quiet machine."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,11 @@ from tests.forked import run_script
 
 ROOT = Path(__file__).parents[1]
 pytestmark = pytest.mark.slow
+
+MACHINE = (
+    r"The machine, when this was measured: \d+ cores, load \d+\.\d; one thread makes \d+ "
+    r"GFLOP/s in a float32 matrix product and copies \d+\.\d GB/s\."
+)
 
 
 def smoke(name, *arguments):
@@ -30,8 +36,10 @@ def test_data():
     assert "times as fast as the DataLoader" in smoke("data")
 
 
-def test_engine():
-    printed = smoke("engine")
+def test_engine(tmp_path):
+    path = tmp_path / "engine.md"
+    printed = smoke("engine", "--markdown", path)
+    assert re.fullmatch(MACHINE, path.read_text().splitlines()[-1])
     for ratio in ("ours / bare loop", "arithmetic limit / ours", "100 clients / 10 clients"):
         assert ratio in printed
 
@@ -41,13 +49,18 @@ def test_scale(part, rows, tmp_path):
     assert "checkpoint" in smoke("scale", part, "--results", tmp_path)
     found = json.loads((tmp_path / f"scale-{part}.json").read_text())
     assert len(found["rows"]) == rows
-    table = (tmp_path / f"scale-{part}.md").read_text().splitlines()
+    assert found["machine"]["product_gflops"] > 0
+    assert found["machine"]["copy_gb_per_s"] > 0
+    *table, _, machine = (tmp_path / f"scale-{part}.md").read_text().splitlines()
     assert len(table) == rows + 2
     assert len({line.count("|") for line in table}) == 1
+    assert re.fullmatch(MACHINE, machine)
 
 
 def test_round_parts():
-    lines = [line.split(" | ") for line in smoke("round_parts").splitlines()]
+    *table, _, machine = smoke("round_parts").splitlines()
+    assert re.fullmatch(MACHINE, machine)
+    lines = [line.split(" | ") for line in table]
     columns = [[float(line[k].split()[0]) for line in lines[2:]] for k in (1, 2)]
     assert len(lines) == 10
     for steps, _, *others, server, whole in columns:
@@ -120,4 +133,4 @@ def test_deployment():
 def test_none_is_forgotten():
     names = {path.stem for path in (ROOT / "benchmarks").glob("*.py")}
     expected = {"prox", "data", "engine", "round_parts", "deployment", "rounds", "trust", "scale"}
-    assert names == expected
+    assert names == expected | {"machine"}  # which the others write beside their results
