@@ -33,8 +33,8 @@ FILES = (
 RUN, STUDY = "run.toml", "study.toml"
 """What a deployment does, in its folder of modules: it trains a model, or it does a study."""
 
-REPORT = "report.html"
-"""What a study has written when it is finished, in the folder of its run."""
+RESULT, REPORT = "result.json", "report.html"
+"""What a run and a study have written when they are finished, in the folder of the run."""
 
 NODES = {RUN: DATA_NODE, STUDY: TABLE_NODE}
 

@@ -14,7 +14,6 @@ import torch
 from flwr.app import Context
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
-from flwr.superlink.grid import http_grid
 
 from fedcanon.algorithms import sends_steps
 from fedcanon.data import Dataset, Split
@@ -96,6 +95,8 @@ def server_app(folder: Path) -> ServerApp:
 
     @app.main()
     def main(grid: Grid, context: Context) -> None:
+        from flwr.superlink.grid import http_grid  # not at clients: it brings a database along
+
         torch.set_num_threads(1)
         ask_again_soon(http_grid, "pull_objects")
         serve(load_config(folder / CONFIG), grid, Path(str(context.run_config["folder"])))

@@ -9,10 +9,13 @@ secrets that Flower has a place for but no command:
   Flower's own commands find it.
 - The launcher gives the token of a task to its process in the command, which everybody on the
   machine can read. Here it is in a file for its owner alone.
+
+``… commands`` runs several of Flower's commands in one process, because its start takes a second.
 """
 
 from __future__ import annotations
 
+import json
 import secrets
 import subprocess
 import sys
@@ -86,5 +89,15 @@ def superexec() -> None:
     import_module("flwr.supercore.cli").flower_superexec()
 
 
+def commands() -> None:
+    """Run commands of ``flwr``, a JSON list of lists of words; print NUL behind each answer."""
+    flower: Any = import_module("flwr.cli.app")
+    for words in json.load(sys.stdin):
+        code = flower.app(words, standalone_mode=False)
+        if code:
+            sys.exit(code)
+        print(end="\0", flush=True)
+
+
 if __name__ == "__main__":
-    {"superlink": superlink, "superexec": superexec}[sys.argv.pop(1)]()
+    {"superlink": superlink, "superexec": superexec, "commands": commands}[sys.argv.pop(1)]()

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from fedcanon.deployment.app.project import REPORT, RUN, STUDY
+from fedcanon.deployment.app.project import REPORT, RESULT, RUN, STUDY
 from fedcanon.deployment.flower.environment import flower_environment
 from fedcanon.deployment.flower.nodes import FILE as NODES
 from fedcanon.errors import FedcanonError
 from fedcanon.files import explained
-from fedcanon.runs.folder import RunFolder
 
 CONNECTION = "deployment"
 """The name that ``flower/config.toml`` gives to the SuperLink."""
@@ -43,9 +42,7 @@ class DeploymentFolder:
     @property
     def is_finished(self) -> bool:
         """Whether the run, or the study, has its result."""
-        if self.is_study:
-            return (self.run / REPORT).is_file()
-        return RunFolder(self.run).result is not None
+        return (self.run / (REPORT if self.is_study else RESULT)).is_file()
 
     @property
     def server(self) -> Path:

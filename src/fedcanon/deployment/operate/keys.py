@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import subprocess
-from concurrent.futures import ThreadPoolExecutor
+import sys
 from pathlib import Path
+from typing import Any
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -32,9 +33,8 @@ def register_all(folder: DeploymentFolder) -> dict[int, int]:
         FedcanonError: A key is no key, two sites have the same one, or the SuperLink refuses.
     """
     keys = _distinct(folder)
-    with ThreadPoolExecutor(4) as pool:
-        nodes = pool.map(lambda path: _register(folder, path), keys.values())
-        found = dict(zip(keys, nodes, strict=True))
+    told = _supernode(folder, *(("register", str(path)) for path in keys.values()))
+    found = {client: int(answer["node-id"]) for client, answer in zip(keys, told, strict=True)}
     write_nodes(folder.nodes, found)
     return found
 
@@ -81,10 +81,11 @@ def replace_key(folder: DeploymentFolder, client: int, key: Path, *, running: bo
         write_whole(place, content.decode() + "\n")
     if running:
         nodes = read_nodes(folder.nodes)
-        old = nodes.get(client)
-        write_nodes(folder.nodes, {**nodes, client: _register(folder, place)})
-        if old is not None:
-            _flwr(folder, "unregister", str(old))
+        commands = [("register", str(place))]
+        if client in nodes:
+            commands.append(("unregister", str(nodes[client])))
+        new = int(_supernode(folder, *commands)[0]["node-id"])
+        write_nodes(folder.nodes, {**nodes, client: new})
 
 
 def _content(path: Path) -> bytes:
@@ -103,22 +104,26 @@ def _content(path: Path) -> bytes:
     return b" ".join(content.split()[:2])
 
 
-def _register(folder: DeploymentFolder, key: Path) -> int:
-    return int(json.loads(_flwr(folder, "register", str(key)))["node-id"])
+def _supernode(folder: DeploymentFolder, *commands: tuple[str, str]) -> list[dict[str, Any]]:
+    """Call commands of ``flwr supernode``, all in one process; return their answers.
 
-
-def _flwr(folder: DeploymentFolder, action: str, what: str) -> str:
-    """Call ``flwr supernode``; return its answer in JSON."""
+    Raises:
+        FedcanonError: One of them fails.
+    """
+    ends = (CONNECTION, "--format", "json")
     done = subprocess.run(
-        ["flwr", "supernode", action, what, CONNECTION, "--format", "json"],
+        [sys.executable, "-m", "fedcanon.deployment.operate.flower", "commands"],
+        input=json.dumps([("supernode", *words, *ends) for words in commands]),
         env=folder.environment,
         capture_output=True,
         text=True,
     )
-    if done.returncode:
+    answers = done.stdout.split("\0")
+    told = [json.loads(answer) for answer in answers[:-1]]
+    if done.returncode or not all(answer["success"] for answer in told):
         said = (done.stderr or done.stdout).strip()
         raise FedcanonError(
-            f"'flwr supernode {action} {what}' failed: restart the server, which registers all "
-            f"keys anew. Flower said: {said[-500:]}"
+            "'flwr supernode' failed with the key of a site: restart the server, which registers "
+            f"all keys anew. Flower said: {said[-500:]}"
         )
-    return done.stdout
+    return told

@@ -97,12 +97,14 @@ class Trial:
         self._start("run", ["flwr", "run", str(self._copy.path), CONNECTION, "--stream"])
         self._until(lambda: "Sent successfully" in self._processes.said("impostor"))
         self._start(f"site-{first}", site_command(self._copy.site(first)))
-        self._progress("waiting for the sites")
+        self._progress("waiting for the sites and round 1")
+        run = RunFolder(self._copy.run)
+        self._until(partial(self._has_done, run, 1))
         wanted = {read_nodes(self._copy.nodes)[client] for client in self._sites}
-        here = self._until(lambda: wanted <= self._online())
+        here = wanted <= self._online()
         count = len(self._sites)
         found.append(Verdict("sites with their keys let in", here, f"{count} sites"))
-        return [*found, *self._run_verdicts()] if here else found
+        return [*found, *self._run_verdicts(run)] if here else found
 
     def _start_strangers(self) -> None:
         """Start a node without key, one with an unknown key, and one that claims a site's number.
@@ -125,8 +127,7 @@ class Trial:
         authority = self._copy.server / "ca.pem"
         return supernode(f"127.0.0.1:{self._public}", authority, port, node, key)
 
-    def _run_verdicts(self) -> list[Verdict]:
-        run = RunFolder(self._copy.run)
+    def _run_verdicts(self, run: RunFolder) -> list[Verdict]:
         for goal in range(1, ROUNDS + 1):
             self._progress(f"round {goal} of {ROUNDS}")
             if not self._until(partial(self._has_done, run, goal)):
