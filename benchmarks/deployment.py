@@ -23,7 +23,6 @@ import asyncio
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import threading
@@ -38,7 +37,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from deployments import numpy_app
 from deployments.phases import PHASES, events, phases, sendings
-from tests.deployment.processes import BIN, Deployment, free_ports
+from tests.deployment.processes import Deployment, free_ports, make_deployment
 
 from fedcanon.deployment.operate.sites import supernode
 from fedcanon.deployment.site import read_site
@@ -124,7 +123,7 @@ def main() -> None:
     parser.add_argument("--smoke", action="store_true")
     options = parser.parse_args()
     if options.smoke:
-        options.parameters, options.rounds, options.clients, options.repeats = 1e3, 2, 2, 1
+        options.parameters, options.rounds, options.clients, options.repeats = 1e3, 1, 1, 1
     costs = {way: Cost() for way in WAYS}
     for _ in range(options.repeats):
         for way, cost in costs.items():
@@ -163,6 +162,7 @@ def measure(way: str, cost: Cost, scratch: Path, options: argparse.Namespace) ->
     with Deployment(folder) as there:
         path = os.pathsep.join([str(TRACER), there.environment.get("PYTHONPATH", "")])
         there.environment |= {"PYTHONPATH": path, "FEDCANON_TRACE": str(trace)}
+        there.environment["FLWR_SUPEREXEC_TASK_POLL_INTERVAL"] = "0.1"  # as at our sites
         counter = Counter(outside, port)
         there.start_server()
         for client in range(clients):
@@ -210,14 +210,10 @@ def write_app(folder: Path, port: int, options: argparse.Namespace) -> None:
         "deployment.state": options.state,
         "deployment.deadline": PATIENCE,
     }
-    subprocess.run(
-        [
-            *(BIN / "fedcanon", "deploy", "init", folder),
-            *("--clients", str(options.clients), "--port", str(port)),
-            *(f"--set={key}={value}" for key, value in settings.items()),
-        ],
-        check=True,
-        capture_output=True,
+    make_deployment(
+        folder,
+        *("--clients", str(options.clients), "--port", str(port)),
+        *(f"--set={key}={value}" for key, value in settings.items()),
     )
     (folder / "app" / "model.py").write_text(MODEL)
     configuration = folder / "app" / "run.toml"

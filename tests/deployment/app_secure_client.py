@@ -1,4 +1,7 @@
-"""The client of secure deployments under test: a file lets it halt before an answer leaves it."""
+"""The client of secure deployments under test: a file lets it halt before an answer leaves it.
+
+The file says from which attempt of a sum on: that does not depend on how fast the machine is.
+"""
 
 import time
 from pathlib import Path
@@ -23,7 +26,7 @@ def answer(letter, context):
     message, node = to_message(letter.content), context.node_config
     reply = honest(letter, context)
     halt = Path(node["data"]) / f"halt-{node['client']}-{message.kind}"
-    if halt.exists():
+    if halt.exists() and message.round >= int(halt.read_text()):
         halt.rename(halt.with_name(halt.name.replace("halt", "halted")))
         time.sleep(3600)
     return reply

@@ -17,6 +17,7 @@ from fedcanon.checkpoint import Checkpoints
 from fedcanon.deployment import Ledger
 from fedcanon.deployment.app.credentials import write_node_key
 from fedcanon.deployment.operate.sites import supernode
+from fedcanon.runs.config import changed, load_config
 from tests.deployment.problem import CLIENTS, SETTINGS, solution, write_clients
 from tests.deployment.processes import Deployment, free_ports, make_deployment
 from tests.waiting import PATIENCE
@@ -29,10 +30,10 @@ class Driver(Deployment):
     """A deployment of a FedCanon+ run on a convex problem, and what may happen to it."""
 
     @classmethod
-    def at(cls, root, keeper, **settings):
-        """Make the app, with the data of the test and a client that can be told to attack."""
+    def at(cls, root, **settings):
+        """Make the app, with the data of the test."""
         folder, data = root / "app", root / "data"
-        chosen = {**SETTINGS, "deployment.state": keeper, **settings}
+        chosen = {**SETTINGS, **settings}
         make_deployment(
             folder,
             *("--clients", str(CLIENTS), "--port", str(free_ports(CLIENTS + 3))),
@@ -43,11 +44,10 @@ class Driver(Deployment):
             configuration.read_text().replace("shape = [\n    30,\n]", "shape = [8]")
         )
         shutil.copy(HERE / "app_data.py", folder / "app" / "data.py")
-        shutil.copy(HERE / "app_client.py", folder / "app" / "client.py")
         data.mkdir()
         write_clients(data)
         driver = cls(folder)
-        driver.data, driver.keeper = data, keeper
+        driver.data, driver.made = data, load_config(configuration)
         for client in range(CLIENTS):
             driver.change_site(client, {"data": str(data)})
         return driver
@@ -77,18 +77,27 @@ class Driver(Deployment):
 
     # What can happen
 
-    def bring_up(self, *, deadline=None):
-        """Start all; a ``deadline`` is for a quiet machine, and longer if the server was slow."""
+    def bring_up(self):
+        """Start the server and all sites."""
         begun = time.monotonic()
         self.start_server()
-        if deadline is not None:
-            self.deadline = max(deadline, time.monotonic() - begun)
-            file = self.folder / "app" / "run.toml"
-            settings = tomllib.loads(file.read_text())
-            settings["deployment"]["deadline"] = self.deadline
-            file.write_text(tomli_w.dumps(settings))
+        self.slowness = time.monotonic() - begun
         for client in range(CLIENTS):
             self.start_site(client)
+
+    def begin(self, keeper, *, deadline, client="app_client.py", **settings):
+        """Begin a new run with other settings and another client, while the sites stay up.
+
+        The ``deadline`` is for a quiet machine, and longer if the server was slow to start.
+        """
+        self.keeper, self.deadline = keeper, max(deadline, self.slowness)
+        settings |= {"deployment.state": keeper, "deployment.deadline": self.deadline}
+        config = changed(self.made, settings).model_dump(exclude_none=True)
+        (self.folder / "app" / "run.toml").write_text(tomli_w.dumps(config))
+        shutil.copy(HERE / client, self.folder / "app" / "client.py")
+        if "run" in self.processes:
+            self.kill_server()
+        shutil.rmtree(self.run, ignore_errors=True)
         self.start_run()
 
     def bring_back(self, client):

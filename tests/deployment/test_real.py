@@ -1,5 +1,9 @@
-"""Deployments in real processes on loopback: SuperLink, SuperNodes, TLS and keys."""
+"""Deployments in real processes on loopback: SuperLink, SuperNodes, TLS and keys; secure sums.
 
+One deployment is started, and does one run after the other.
+"""
+
+import json
 import signal
 
 import psutil
@@ -19,6 +23,17 @@ from tests.waiting import PATIENCE
 pytestmark = [pytest.mark.flower, pytest.mark.nginx]
 
 KEEPERS = ("server", "client")
+NOT_SECURE = {"deployment.secure": False, "deployment.identities": []}
+
+
+@pytest.fixture(scope="module")
+def there(tmp_path_factory):
+    """The server and three sites, whose app can do secure sums."""
+    secure = {"deployment.secure": "true", "deployment.state": "client"}
+    secure |= {"deployment.minimum": CLIENTS, "evaluate.gradient": "false"}
+    with Driver.at(tmp_path_factory.mktemp("real"), **secure) as driver:
+        driver.bring_up()
+        yield driver
 
 
 def local_run(rounds):
@@ -38,30 +53,28 @@ def local_run(rounds):
 
 
 @pytest.mark.slow
-def test_a_server_and_a_worker_that_are_killed_leave_the_bits_of_a_local_run(tmp_path):
-    settings = {"rounds": 4, "evaluate.every": 10, "deployment.minimum": CLIENTS}
-    settings["deployment.deadline"] = PATIENCE
-    with Driver.at(tmp_path, "server", **settings) as there:
-        there.bring_up()
-        strangers = refused_ones(there, tmp_path)
-        there.rounds_pass(1)
-        there.kill_server()
-        assert there.invariant() < 1e-12
-        there.start_run()
-        there.rounds_pass(1)
-        a_killed_worker_is_started_again(there, 1)
-        there.until(there.ended, PATIENCE, "the run ends")
-        assert there.invariant() < 1e-12
-        state = Checkpoints(there.run / "checkpoints").load(CPU)
-        assert torch.equal(state["server"]["z"], local_run(4).server["z"])
-        assert "worker ended by SIGKILL: again in 5 s" in there.log("client-1")
-        status = there.call(there.status_command)
-        assert "finished, 4 of 4 rounds" in status.stdout
-        assert "worst client" in status.stdout
-        for name in strangers:
-            there.until(lambda name=name: there.processes[name].poll(), PATIENCE, f"{name} gave up")
-        assert there.online() == set(there.nodes().values())
-        the_processes_of_a_site_end_with_it(there)
+def test_a_server_and_a_worker_that_are_killed_leave_the_bits_of_a_local_run(there, tmp_path):
+    settings = {"rounds": 4, "evaluate.every": 10, "evaluate.gradient": True}
+    there.begin("server", deadline=PATIENCE, **settings, **NOT_SECURE)
+    strangers = refused_ones(there, tmp_path)
+    there.rounds_pass(1)
+    there.kill_server()
+    assert there.invariant() < 1e-12
+    there.start_run()
+    there.rounds_pass(1)
+    a_killed_worker_is_started_again(there, 1)
+    there.until(there.ended, PATIENCE, "the run ends")
+    assert there.invariant() < 1e-12
+    state = Checkpoints(there.run / "checkpoints").load(CPU)
+    assert torch.equal(state["server"]["z"], local_run(4).server["z"])
+    assert "worker ended by SIGKILL: again in 5 s" in there.log("client-1")
+    status = there.call(there.status_command)
+    assert "finished, 4 of 4 rounds" in status.stdout
+    assert "worst client" in status.stdout
+    for name in strangers:
+        there.until(lambda name=name: there.processes[name].poll(), PATIENCE, f"{name} gave up")
+    assert there.online() == set(there.nodes().values())
+    assert there.processes["run"].wait(PATIENCE) == 0
 
 
 def a_killed_worker_is_started_again(there, client):
@@ -72,18 +85,6 @@ def a_killed_worker_is_started_again(there, client):
         PATIENCE,
         "the worker is started again",
     )
-
-
-def the_processes_of_a_site_end_with_it(there):
-    children = psutil.Process(there.processes["client-0"].pid).children(recursive=True)
-    there.processes["client-0"].send_signal(signal.SIGINT)
-    assert there.processes["client-0"].wait(PATIENCE) == 0
-    assert not any(child.is_running() for child in children)
-    assert there.log("client-0").rstrip().endswith("ended")
-    left = there.processes_of(2).values()
-    there.processes["client-2"].kill()
-    for child in left:  # what has lost its supervisor ends by itself
-        child.wait(PATIENCE)
 
 
 def refused_ones(there, folder):
@@ -101,17 +102,87 @@ def refused_ones(there, folder):
     return list(commands)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "steps", [("train",), pytest.param(("keys", "train", "confirm"), marks=pytest.mark.exhaustive)]
+)
+def test_sites_that_are_killed_in_the_steps_of_a_sum_break_nothing(steps, there):
+    rounds = len(steps) + 3
+    for client, kind in enumerate(steps):  # one round after the other, each with two attempts
+        halt(there, client, kind, attempt=2 * client + 1)
+    halt(there, 1, "unmask", attempt=2 * len(steps) + 2)
+    there.begin("client", deadline=10, client="app_secure_client.py", rounds=rounds)
+    for client, kind in enumerate(steps):
+        halted(there, client, kind)
+        kill_worker(there, client)
+        assert there.invariant() < 1e-14
+    halted(there, 1, "unmask")
+    there.kill_server()
+    assert there.invariant() < 1e-14
+    there.stop("client-1", signal.SIGKILL)
+    there.bring_back(1)
+    there.start_run()
+    there.until(there.ended, PATIENCE, "the run ends")
+    assert there.invariant() < 1e-14
+    state = Checkpoints(there.run / "checkpoints").load(CPU)
+    engine = state["engine"]
+    assert engine["membership"]["generation"] == 1  # nobody has lost a state
+    assert engine["secure"]["attempts"] > rounds
+    assert engine["clients"] == {}
+    exact = local_run(rounds).server["z"]
+    assert torch.allclose(state["server"]["z"], exact, rtol=0, atol=1e-6)
+    for client in range(CLIENTS):
+        secrets = there.state(client) / engine["run"] / f"secrets-{client}.json"
+        assert secrets.stat().st_mode & 0o077 == 0
+        last = json.loads(secrets.read_text())["terms"]["round"]
+        assert last == engine["secure"]["attempts"] - 1
+
+
+def halt(there, client, kind, attempt):
+    """Let a site halt when it has an answer of this kind ready, from an attempt of a sum on."""
+    (there.data / f"halted-{client}-{kind}").unlink(missing_ok=True)
+    (there.data / f"halt-{client}-{kind}").write_text(str(attempt))
+
+
+def halted(there, client, kind):
+    there.until(
+        (there.data / f"halted-{client}-{kind}").exists, PATIENCE, f"{client} halts at {kind}"
+    )
+
+
+def kill_worker(there, client):
+    """Kill the process that answers for a site; its supervisor starts another one."""
+    worker = there.processes_of(client)["worker"]
+    for process in (*worker.children(recursive=True), worker):
+        process.kill()
+
+
+@pytest.mark.slow
+def test_the_processes_of_a_site_end_with_it(there):
+    there.until(lambda: len(there.processes_of(2)) == 2, PATIENCE, "both processes of a site")
+    children = psutil.Process(there.processes["client-0"].pid).children(recursive=True)
+    there.processes["client-0"].send_signal(signal.SIGINT)
+    assert there.processes["client-0"].wait(PATIENCE) == 0
+    assert not any(child.is_running() for child in children)
+    assert there.log("client-0").rstrip().endswith("ended")
+    left = there.processes_of(2).values()
+    there.processes["client-2"].kill()
+    for child in left:  # what has lost its supervisor ends by itself
+        child.wait(PATIENCE)
+
+
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("keeper", KEEPERS)
 def test_a_run_with_every_kind_of_fault_ends_at_the_optimum(keeper, tmp_path):
     settings = {
         "rounds": 300,
         "evaluate.every": 5,
-        "evaluate.gradient": "true",
+        "evaluate.gradient": True,
         "stop.gradient": 1e-7,
     }
-    with Driver.at(tmp_path, keeper, **settings) as there:
-        there.bring_up(deadline=30)
+    with Driver.at(tmp_path) as there:
+        there.bring_up()
+        there.begin(keeper, deadline=30, **settings)
         there.rounds_pass(2)
         there.stop("client-1", signal.SIGKILL)
         there.rounds_pass(2)

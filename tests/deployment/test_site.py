@@ -18,8 +18,9 @@ from flwr.supernode.nodestate import NodeStateFactory
 
 from fedcanon.deployment.app.credentials import write_certificates
 from fedcanon.deployment.app.sites import write_site
+from fedcanon.deployment.flower import waiting
 from fedcanon.deployment.flower.environment import flower_environment
-from fedcanon.deployment.site import read_site, supernode, supervision, waiting
+from fedcanon.deployment.site import read_site, supernode, supervision
 from fedcanon.deployment.site.flower import private_folder, supernode_arguments
 from fedcanon.deployment.site.worker import task_client
 from fedcanon.errors import FedcanonError

@@ -28,6 +28,7 @@ STUDY = {
     "columns": ["age", "sex", "noise1"],
     "free": ["age"],
     "choose": "bic",
+    "penalty": {"name": "mcp"},  # on its path many models are the one before: few questions
     "splines": {"age": 3},
 }
 

@@ -10,8 +10,7 @@ from pathlib import Path
 def flower_environment(home: Path) -> dict[str, str]:
     """Return this process's environment, with Flower's settings and commands.
 
-    Flower keeps its own files in ``home``. It sends nothing to its makers, installs nothing, and
-    looks for tasks ten times in a second.
+    Flower keeps its own files in ``home``. It sends nothing to its makers and installs nothing.
     """
     return {
         **os.environ,
@@ -20,5 +19,4 @@ def flower_environment(home: Path) -> dict[str, str]:
         "FLWR_TELEMETRY_ENABLED": "0",
         "FLWR_DISABLE_UPDATE_CHECK": "1",
         "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
-        "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1",
     }

@@ -15,6 +15,7 @@ from flwr.serverapp import Grid
 
 from fedcanon.compression import Compressor
 from fedcanon.deployment.flower.nodes import Nodes
+from fedcanon.deployment.flower.waiting import FOR_REPLIES, pause
 from fedcanon.deployment.flower.wire import to_presence, to_records, to_reply
 from fedcanon.deployment.protocol import Message, Presence, Reply
 from fedcanon.errors import FedcanonError
@@ -40,7 +41,7 @@ class GridNetwork:
         sizes: The lengths that vectors in replies may have.
         lifetime: Seconds after which Flower drops a message that was not answered.
         nodes: Says which node may speak for which client.
-        poll: Seconds between two looks for replies.
+        poll: The most seconds between two looks for replies.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class GridNetwork:
         sizes: Container[int],
         lifetime: float,
         nodes: Nodes | None = None,
-        poll: float = 0.1,
+        poll: float = FOR_REPLIES,
     ) -> None:
         self._grid, self._compressor, self._sizes = grid, compressor, sizes
         self._lifetime, self._nodes, self._poll = lifetime, nodes or Nodes(), poll
@@ -103,13 +104,14 @@ class GridNetwork:
             some = list(islice(waiting, AT_ONCE))
 
     def receive(self, seconds: float) -> list[Reply]:
-        end = time.monotonic() + seconds
+        begun = time.monotonic()
+        end = begun + seconds
         while True:
             self._pull()
             if self._replies or time.monotonic() >= end:
                 replies, self._replies = self._replies, []
                 return replies
-            time.sleep(min(self._poll, max(0.0, end - time.monotonic())))
+            time.sleep(min(pause(begun, self._poll), max(0.0, end - time.monotonic())))
 
     def wait_for(
         self, clients: Collection[int], report_missing: Callable[[set[int]], None]
@@ -119,11 +121,12 @@ class GridNetwork:
         ``report_missing`` is called with the missing clients whenever they change.
         """
         missing: set[int] = set()
+        begun = time.monotonic()
         while left := set(clients) - (present := self.present()).keys():
             if left != missing:
                 missing = left
                 report_missing(missing)
-            time.sleep(self._poll)
+            time.sleep(pause(begun, self._poll))
         return present
 
     def use_folder(self, folder: Path) -> None:

@@ -29,7 +29,7 @@ from flwr.supernode.nodestate import NodeState, NodeStateFactory
 from flwr.supernode.nodestate.in_memory_nodestate import InMemoryNodeState
 
 from fedcanon.deployment.flower.internals import ask_again_soon
-from fedcanon.deployment.site.waiting import AT_HOME, AT_SERVER, pause, say
+from fedcanon.deployment.flower.waiting import AT_HOME, AT_SERVER, pause, say
 
 UNFINISHED = (Status.PENDING, Status.STARTING, Status.RUNNING)
 

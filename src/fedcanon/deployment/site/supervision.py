@@ -15,9 +15,9 @@ from pathlib import Path
 
 from fedcanon.deployment.flower.environment import flower_environment
 from fedcanon.deployment.flower.internals import TESTED, is_tested
+from fedcanon.deployment.flower.waiting import say
 from fedcanon.deployment.site.flower import private_folder, supernode_arguments
 from fedcanon.deployment.site.settings import Site
-from fedcanon.deployment.site.waiting import say
 from fedcanon.errors import FedcanonError
 from fedcanon.files import explained
 
@@ -103,6 +103,7 @@ def _processes(site: Site, private: Path) -> list[_Process]:
     can_fork = is_tested() and sys.platform == "linux"
     arguments = supernode_arguments(site, private, with_worker=can_fork)
     settings = flower_environment(private / "flower")
+    settings["FLWR_SUPEREXEC_TASK_POLL_INTERVAL"] = "0.1"  # by default a second for each message
     if can_fork:
         python = [sys.executable, "-m"]
         supernode = [*python, "fedcanon.deployment.site.supernode", *arguments]

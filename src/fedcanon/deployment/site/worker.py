@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
-from importlib.util import find_spec
+from mmap import mmap
 from pathlib import Path
 
 import httpx
@@ -27,11 +27,17 @@ from flwr.supercore.runtime import RuntimeHttpClient
 from flwr.supernode.runtime import run_clientapp
 
 from fedcanon.deployment.flower.internals import ask_again_soon
+from fedcanon.deployment.flower.waiting import AT_HOME, pause, say
 from fedcanon.deployment.site.flower import AUTHORITY, HOST, SECRET
-from fedcanon.deployment.site.waiting import AT_HOME, pause, say
 
-LOADED = ("torch", "fedcanon.deployment.flower.apps", "pandas", "sklearn.model_selection")
-"""What apps import, as far as it is installed."""
+LOADED = ("torch", "fedcanon.deployment.flower.apps")
+"""What all apps import."""
+
+OFTEN = ("pandas", "sklearn.model_selection", "fedcanon.statistics.deployed.client")
+"""What many apps import: as soon as one has, the worker does as well, for the next messages."""
+
+_used = mmap(-1, len(OFTEN))
+"""Shared with forks, which say here what of it they have imported."""
 
 
 def main(port: int, private: Path) -> None:
@@ -59,6 +65,9 @@ def main(port: int, private: Path) -> None:
         code = _forked(
             partial(run_clientapp.run_clientapp, address, token, False, authority, supervisor)
         )
+        for name, used in zip(OFTEN, _used[:], strict=True):
+            if used:
+                import_module(name)
         last = time.monotonic()
         end = f"has failed ({code})" if code else "was answered"
         say(f"a message {end} after {last - begun:.2f} s")
@@ -78,8 +87,7 @@ def _load() -> None:
     """Import what apps import, and leave nothing that a fork cannot have: no threads."""
     logging.getLogger("flwr").setLevel(logging.WARNING)
     for name in LOADED:
-        if find_spec(name.partition(".")[0]):
-            import_module(name)
+        import_module(name)
     ask_again_soon(run_clientapp, "pull_and_inflate_object_from_tree")
     sys.modules["torch"].set_num_threads(1)
     gc.collect()
@@ -100,6 +108,7 @@ def _forked(answer: Callable[[], object]) -> int:
         except Exception:
             logging.exception("the message could not be answered")
         finally:
+            _used[:] = bytes(name in sys.modules for name in OFTEN)
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(code if isinstance(code, int) else 0)

@@ -17,6 +17,7 @@ from fedcanon.deployment.app.project import REPORT, STUDY
 from fedcanon.deployment.flower.internals import ask_again_soon
 from fedcanon.deployment.flower.nodes import FILE as NODES
 from fedcanon.deployment.flower.nodes import Nodes
+from fedcanon.deployment.flower.waiting import FOR_REPLIES, pause
 from fedcanon.errors import FedcanonError
 from fedcanon.runs.config import read_toml, validated
 from fedcanon.statistics.deployed.client import RECORD
@@ -76,7 +77,7 @@ class GridSites:
         nodes: Says which node may speak for which site.
         say: Is called with a line for every event.
         deadline: Seconds in which a site must answer a request.
-        poll: Seconds between two looks for replies.
+        poll: The most seconds between two looks for replies.
     """
 
     def __init__(
@@ -86,7 +87,7 @@ class GridSites:
         nodes: Nodes,
         say: Say,
         deadline: float = 600.0,
-        poll: float = 0.05,
+        poll: float = FOR_REPLIES,
     ) -> None:
         self._grid, self._nodes, self._say = grid, nodes, say
         self._deadline, self._poll = deadline, poll
@@ -122,6 +123,7 @@ class GridSites:
         """Wait for all sites, and return their nodes by name, in the order of their numbers."""
         known: dict[int, tuple[str, int]] = {}
         told: set[int] | None = None
+        begun = time.monotonic()
         while missing := set(range(clients)) - known.keys():
             if missing != told:
                 self._say(f"waiting for sites {', '.join(map(str, sorted(missing)))} …")
@@ -133,7 +135,7 @@ class GridSites:
                     continue
                 if self._nodes.refusal(client, node) is None and client in missing:
                     known[client] = printable(name)[:60] or f"site {client}", node
-            time.sleep(self._poll)
+            time.sleep(pause(begun, self._poll))
         names = [known[client][0] for client in sorted(known)]
         for name in names:
             if names.count(name) > 1:
@@ -154,8 +156,8 @@ class GridSites:
         pushed = list(self._grid.push_messages(messages))
         waiting = dict(zip(pushed, contents, strict=True))
         found: dict[int, Mapping[str, Any]] = {}
-        end = time.monotonic() + limit
-        while waiting and time.monotonic() < end:
+        begun = time.monotonic()
+        while waiting and time.monotonic() < begun + limit:
             for answer in self._grid.pull_messages(list(waiting)):
                 node = waiting.pop(answer.metadata.reply_to_message_id, None)
                 if node is None or answer.metadata.src_node_id != node:
@@ -164,7 +166,7 @@ class GridSites:
                     self._say(f"node {node}: {printable(str(answer.error.reason))[:500]}")
                 elif RECORD in answer.content.config_records:
                     found[node] = dict(answer.content.config_records[RECORD])
-            time.sleep(self._poll)
+            time.sleep(pause(begun, self._poll))
         return found
 
 

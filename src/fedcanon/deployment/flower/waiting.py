@@ -9,6 +9,9 @@ SHORTEST = 0.1
 AT_SERVER, AT_HOME = 3.0, 1.0
 """The most seconds between two looks at the server and on this machine, as in Flower's programs."""
 
+FOR_REPLIES = 0.5
+"""The most seconds between two looks of the server for replies."""
+
 
 def pause(since: float, longest: float) -> float:
     """Return the seconds to wait before looking again, if nothing has come since this moment.
