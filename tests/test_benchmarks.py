@@ -130,6 +130,47 @@ def test_deployment():
     assert "of what is counted" in lines[-1]
 
 
+def test_phases_of_a_round_are_those_of_the_client_that_is_last(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    from deployments.phases import Event, phases
+
+    superlink, server = 100, 1
+
+    def client(node, port, worker, speed):
+        yield Event("process", node, port, -2.0, -1.0)
+        for what, process, at, begin, end in (
+            ("/v1/fleet/pull-object", node, None, 2.0, 2.5),
+            ("/v1/fleet/confirm-message-received", node, None, 2.5, 3.0),
+            ("process", worker, None, 4.0, 4.5),
+            ("/v1/runtime/pull-task-input", worker, port, 6.0, 6.5),
+            ("/v1/runtime/confirm-message-received", worker, port, 6.5, 7.0),
+            ("called", worker, None, 8.0, 8.0),
+            ("/v1/runtime/push-messages", worker, port, 10.0, 10.5),
+            ("/v1/runtime/push-object", worker, port, 10.5, 11.0),
+            ("/v1/fleet/push-messages", node, None, 11.5, 12.0),
+            ("/v1/fleet/push-object", node, None, 12.0, 12.5),
+        ):
+            yield Event(what, process, at, begin / speed, end / speed)
+
+    events = [
+        Event("/v1/runtime/push-object", server, superlink, 0.5, 1.0),
+        *client(11, 101, 21, speed=1.5),
+        *client(12, 102, 22, speed=1),
+        Event("/v1/runtime/pull-object", server, superlink, 9.0, 9.1),  # of the first client
+        Event("/v1/runtime/pull-object", server, superlink, 13.0, 13.2),
+        Event("/v1/runtime/confirm-message-received", server, superlink, 13.2, 13.5),
+    ]
+    expected = {
+        "transfer": 5.5,
+        "polling": 3,
+        "start": 0.5,
+        "imports": 2.5,
+        "work": 2,
+        "commit": 1.5,
+    }
+    assert phases(events, superlink, [101, 102], 0.0, 15.0) == expected
+
+
 def test_none_is_forgotten():
     names = {path.stem for path in (ROOT / "benchmarks").glob("*.py")}
     expected = {"prox", "data", "engine", "round_parts", "deployment", "rounds", "trust", "scale"}

@@ -1,8 +1,9 @@
 """The client of secure deployments under test: a file lets it halt before an answer leaves it.
 
-The file says from which attempt of a sum on: that does not depend on how fast the machine is.
+The file says after how many rounds, and where the server writes how many are done.
 """
 
+import json
 import time
 from pathlib import Path
 
@@ -26,7 +27,12 @@ def answer(letter, context):
     message, node = to_message(letter.content), context.node_config
     reply = honest(letter, context)
     halt = Path(node["data"]) / f"halt-{node['client']}-{message.kind}"
-    if halt.exists() and message.round >= int(halt.read_text()):
+    if halt.exists() and is_due(halt):
         halt.rename(halt.with_name(halt.name.replace("halt", "halted")))
         time.sleep(3600)
     return reply
+
+
+def is_due(halt):
+    after, status = halt.read_text().split(" ", 1)
+    return Path(status).exists() and json.loads(Path(status).read_text())["round"] >= int(after)

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -31,7 +32,12 @@ from fedcanon.runs.config import load_config
 from tests.deployment.network import World
 from tests.problems import quadratics
 
-pytestmark = pytest.mark.flower
+pytestmark = [
+    pytest.mark.flower,
+    # Ray leaves the files and processes of its services to the garbage collector.
+    pytest.mark.filterwarnings("ignore:unclosed file .*/dev/null:ResourceWarning"),
+    pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning"),
+]
 
 
 def sparse_vector(size=1000):
@@ -130,10 +136,35 @@ def test_who_is_there_is_told_and_checked():
             to_presence(bad)
 
 
+@pytest.fixture(scope="module")
+def eager_ray(patient_ray):
+    """Let Ray's workers take turns with others, on which they would wait as long as these work."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_worker_niceness", "0")
+        yield
+
+
+@pytest.fixture(scope="module")
+def one_ray(eager_ray):
+    """One Ray for all simulations, with one processor; each simulation has an actor of its own."""
+    import ray
+
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # Ray announces what it will change
+        ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
+        patch.setattr(ray, "shutdown", lambda: None)  # with which Flower ends a simulation
+        yield
+    ray.shutdown()
+
+
 @pytest.mark.slow
-@pytest.mark.usefixtures("patient_ray")
-@pytest.mark.parametrize("state", ["server", "client"])
-def test_the_simulation_runtime_gives_the_bits_of_the_local_engine(state, tmp_path):
+@pytest.mark.parametrize(("state", "started"), [("server", "eager_ray"), ("client", "one_ray")])
+def test_the_simulation_runtime_gives_the_bits_of_the_local_engine(
+    state, started, tmp_path, request
+):
+    import ray
+
+    request.getfixturevalue(started)
     settings = {"rounds": 3, "clients": {"count": 4, "participants": 3}, "model": "linear"}
     local = train(settings, engine={"name": "serial", "vectorised": False})
     flower = train(
@@ -147,10 +178,11 @@ def test_the_simulation_runtime_gives_the_bits_of_the_local_engine(state, tmp_pa
             theirs.test,
         )
     assert (tmp_path / "run" / "clients").exists() == (state == "client")
+    assert ray.is_initialized() == (started == "one_ray")
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("patient_ray")
+@pytest.mark.usefixtures("one_ray")
 @pytest.mark.parametrize("attack", ["sign_flip", "label_flip"])
 def test_attacks_and_robust_rules_have_the_bits_of_the_local_engine(attack):
     settings = {
@@ -174,7 +206,7 @@ def test_real_clients_are_not_told_to_attack():
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("patient_ray")
+@pytest.mark.usefixtures("one_ray")
 @pytest.mark.parametrize("state", ["server", "client"])
 def test_uploads_that_are_longer_than_the_model_arrive(state):
     settings = {"rounds": 3, "clients": {"count": 2}, "model": "linear", "algorithm": "newton"}

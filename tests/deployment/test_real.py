@@ -107,10 +107,10 @@ def refused_ones(there, folder):
     "steps", [("train",), pytest.param(("keys", "train", "confirm"), marks=pytest.mark.exhaustive)]
 )
 def test_sites_that_are_killed_in_the_steps_of_a_sum_break_nothing(steps, there):
-    rounds = len(steps) + 3
-    for client, kind in enumerate(steps):  # one round after the other, each with two attempts
-        halt(there, client, kind, attempt=2 * client + 1)
-    halt(there, 1, "unmask", attempt=2 * len(steps) + 2)
+    rounds = len(steps) + 2
+    for client, kind in enumerate(steps):
+        halt(there, client, kind, after=client + 1)
+    halt(there, 1, "unmask", after=len(steps) + 1)
     there.begin("client", deadline=10, client="app_secure_client.py", rounds=rounds)
     for client, kind in enumerate(steps):
         halted(there, client, kind)
@@ -138,10 +138,10 @@ def test_sites_that_are_killed_in_the_steps_of_a_sum_break_nothing(steps, there)
         assert last == engine["secure"]["attempts"] - 1
 
 
-def halt(there, client, kind, attempt):
-    """Let a site halt when it has an answer of this kind ready, from an attempt of a sum on."""
+def halt(there, client, kind, after):
+    """Let a site halt when it has an answer of this kind ready, after so many rounds."""
     (there.data / f"halted-{client}-{kind}").unlink(missing_ok=True)
-    (there.data / f"halt-{client}-{kind}").write_text(str(attempt))
+    (there.data / f"halt-{client}-{kind}").write_text(f"{after} {there.run / 'deployment.json'}")
 
 
 def halted(there, client, kind):

@@ -3,6 +3,8 @@
 import stat
 import subprocess
 import sys
+from importlib import import_module
+from mmap import mmap
 
 import pytest
 
@@ -20,7 +22,7 @@ from fedcanon.deployment.app.credentials import write_certificates
 from fedcanon.deployment.app.sites import write_site
 from fedcanon.deployment.flower import waiting
 from fedcanon.deployment.flower.environment import flower_environment
-from fedcanon.deployment.site import read_site, supernode, supervision
+from fedcanon.deployment.site import read_site, supernode, supervision, worker
 from fedcanon.deployment.site.flower import private_folder, supernode_arguments
 from fedcanon.deployment.site.worker import task_client
 from fedcanon.errors import FedcanonError
@@ -135,6 +137,32 @@ class TestWithoutProcesses:
         assert waiting.pause(0.0, longest=3.0) == 3.0
 
 
+def test_a_worker_imports_what_the_app_of_a_message_has_imported(monkeypatch):
+    monkeypatch.setattr(worker, "OFTEN", ("colorsys", "sunau"))
+    monkeypatch.setattr(worker, "_used", mmap(-1, 2))
+    for name in worker.OFTEN:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    worker._learn()
+    assert "colorsys" not in sys.modules
+    assert worker._forked(lambda: sys.exit(import_module("colorsys") is None)) == 0
+    worker._learn()
+    assert "colorsys" in sys.modules
+    assert "sunau" not in sys.modules
+
+
+def test_the_operators_commands_and_sites_import_nothing_slow_that_they_do_not_need():
+    for module, others in (
+        ("fedcanon.deployment.operate.server", {"torch", "scipy", "pandas", "flwr"}),
+        ("fedcanon.deployment.site", {"torch", "scipy", "pandas", "flwr"}),
+        ("fedcanon.deployment.flower.apps", {"sqlalchemy", "fastapi", "pandas", "sklearn"}),
+    ):
+        program = f"import sys, {module}; print(*sys.modules)"
+        command = [sys.executable, "-c", program]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert module in done.stdout.split()
+        assert not others & set(done.stdout.split())
+
+
 @pytest.mark.slow
 def test_a_supernode_gives_no_task_without_the_secret(tmp_path, folder):
     """Asked by a process of another user, which knows the port and even the certificate."""
@@ -150,7 +178,7 @@ def test_a_supernode_gives_no_task_without_the_secret(tmp_path, folder):
         authority = (private / "certificates" / "ca.pem").read_bytes()
         other_authority = (tmp_path / "certificates" / "ca.pem").read_bytes()
         secret = (private / "secret").read_bytes()
-        worker = task_client(address, authority, secret)
+        owner = task_client(address, authority, secret)
         guessing = task_client(address, authority, b"guessed")
         unsigned = RuntimeHttpClient.from_server_address(
             address, False, authority, [RuntimeVersionHttpInterceptor("SuperExec")]
@@ -158,14 +186,14 @@ def test_a_supernode_gives_no_task_without_the_secret(tmp_path, folder):
         misled = task_client(address, other_authority, secret)
         try:
             until(lambda: not is_free(port), lambda: supernode.poll() is None)
-            assert not worker.AcquireTask(request).token  # there is no task, but it may ask
+            assert not owner.AcquireTask(request).token  # there is no task, but it may ask
             for stranger in (guessing, unsigned):
                 with pytest.raises(httpx.HTTPStatusError, match="401"):
                     stranger.AcquireTask(request)
             with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
                 misled.AcquireTask(request)
         finally:
-            for client in (worker, guessing, unsigned, misled):
+            for client in (owner, guessing, unsigned, misled):
                 client.close()
             supernode.kill()
             supernode.wait()

@@ -59,6 +59,8 @@ def short_lived_files():
         pytest.MonkeyPatch.context() as patch,
     ):
         patch.setenv("RAY_TMPDIR", folder)
+        # Ray's workers would wait as long as others work.
+        patch.setenv("RAY_worker_niceness", "0")
         patch.delenv("RAY_ADDRESS", raising=False)
         yield
 

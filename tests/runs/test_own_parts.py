@@ -134,7 +134,10 @@ def test_an_evaluation_measures_the_loss_of_the_run(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["processes", "ray", "flower"])
-def test_they_are_found_wherever_clients_run(engine, fedcanon, tmp_path):
+def test_they_are_found_wherever_clients_run(engine, fedcanon, tmp_path, monkeypatch):
+    monkeypatch.setenv(
+        "RAY_worker_niceness", "0"
+    )  # Ray's workers would wait as long as others work
     settings = {**OWN, "model": {"name": "linear"}, "engine": {"vectorised": False}}
     (tmp_path / "run.toml").write_text(tomli_w.dumps(settings))
     command = ["run", "run.toml", "--workers", "1"]

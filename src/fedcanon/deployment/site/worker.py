@@ -37,7 +37,7 @@ OFTEN = ("pandas", "sklearn.model_selection", "fedcanon.statistics.deployed.clie
 """What many apps import: as soon as one has, the worker does as well, for the next messages."""
 
 _used = mmap(-1, len(OFTEN))
-"""Shared with forks, which say here what of it they have imported."""
+"""Shared with forks: a byte for each of these modules says whether the last one has imported it."""
 
 
 def main(port: int, private: Path) -> None:
@@ -65,9 +65,7 @@ def main(port: int, private: Path) -> None:
         code = _forked(
             partial(run_clientapp.run_clientapp, address, token, False, authority, supervisor)
         )
-        for name, used in zip(OFTEN, _used[:], strict=True):
-            if used:
-                import_module(name)
+        _learn()
         last = time.monotonic()
         end = f"has failed ({code})" if code else "was answered"
         say(f"a message {end} after {last - begun:.2f} s")
@@ -92,6 +90,13 @@ def _load() -> None:
     sys.modules["torch"].set_num_threads(1)
     gc.collect()
     gc.freeze()  # so that a fork's collector does not copy the memory it shares
+
+
+def _learn() -> None:
+    """Import what the last fork has imported of that which many apps do."""
+    for name, used in zip(OFTEN, _used[:], strict=True):
+        if used:
+            import_module(name)
 
 
 def _forked(answer: Callable[[], object]) -> int:
