@@ -3,7 +3,6 @@
 import re
 import shlex
 import subprocess
-import time
 import tomllib
 from contextlib import suppress
 
@@ -21,7 +20,7 @@ from fedcanon.statistics.deployed.client import SiteSettings
 from fedcanon.tables.site import Guards
 from tests.deployment.processes import BIN, free_ports
 from tests.statistics.test_study import TABLES
-from tests.waiting import PATIENCE
+from tests.waiting import PATIENCE, until
 
 STUDY = {
     "label": "ill",
@@ -90,11 +89,8 @@ def test_three_sites_give_the_bits_of_one_process_and_guards_refuse(fedcanon, tm
         file.write_text(file.read_text().replace('# name = "Aarhus"', f'name = "H{k}"'))
     [server], sites, [run], _ = commands((folder / "README.md").read_text())
     with Running(tmp_path) as there:
-        _, log = there.start(server)
-        end = time.monotonic() + PATIENCE
-        while b"ready" not in log.read_bytes():
-            assert time.monotonic() < end, log.read_text()
-            time.sleep(0.2)
+        operator, log = there.start(server)
+        until(lambda: b"ready" in log.read_bytes(), lambda: operator.poll() is None)
         processes = [there.start(command)[0] for command in sites]
         found = subprocess.run(
             [BIN / run[0], *run[1:]], capture_output=True, text=True, timeout=PATIENCE
