@@ -140,14 +140,15 @@ class Driver(Deployment):
         write_node_key(folder / "impostor")
         self.call([*self.key_command, str(CLIENTS), str(folder / "impostor.pub")])
         node = {"client": client, "data": str(self.data), "attack": 1}
-        self.start("impostor", self.supernode(folder / "impostor", node))
+        self.start("impostor", self.supernode(folder / "impostor", node, answers=True))
 
-    def supernode(self, key, node=None, certificates=None):
+    def supernode(self, key, node=None, certificates=None, *, answers=False):
         """The command of a SuperNode with any key, or none."""
         site = self.folder / "sites" / "0"
         server = tomllib.loads((site / "site.toml").read_text())["server"]
         node = node or {"client": 0, "data": str(self.data)}
-        return supernode(server, certificates or site / "ca.pem", free_ports(1), node, key)
+        authority = certificates or site / "ca.pem"
+        return supernode(server, authority, free_ports(1), node, key, answers=answers)
 
     # What must hold
 

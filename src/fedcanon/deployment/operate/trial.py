@@ -118,14 +118,14 @@ class Trial:
         number = len(self._sites)
         replace_key(self._copy, number, keys / "impostor.pub", running=True)
         claim: dict[str, object] = {"client": self._sites[0], "samples": IMPOSTORS_SAMPLES}
-        self._start("no-key", self._stranger(claim, None))
-        self._start("unknown-key", self._stranger(claim, keys / "unknown"))
-        self._start("impostor", self._stranger(claim, keys / "impostor"))
+        self._start("no-key", self._stranger(claim, None, answers=False))
+        self._start("unknown-key", self._stranger(claim, keys / "unknown", answers=False))
+        self._start("impostor", self._stranger(claim, keys / "impostor", answers=True))
 
-    def _stranger(self, node: dict[str, object], key: Path | None) -> list[str]:
+    def _stranger(self, node: dict[str, object], key: Path | None, *, answers: bool) -> list[str]:
         [port] = free_ports(1)
-        authority = self._copy.server / "ca.pem"
-        return supernode(f"127.0.0.1:{self._public}", authority, port, node, key)
+        server, authority = f"127.0.0.1:{self._public}", self._copy.server / "ca.pem"
+        return supernode(server, authority, port, node, key, answers=answers)
 
     def _run_verdicts(self, run: RunFolder) -> list[Verdict]:
         for goal in range(1, ROUNDS + 1):
