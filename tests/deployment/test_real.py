@@ -5,6 +5,7 @@ One deployment is started, and does one run after the other.
 
 import json
 import signal
+from pathlib import Path
 
 import psutil
 import pytest
@@ -75,6 +76,7 @@ def test_a_server_and_a_worker_that_are_killed_leave_the_bits_of_a_local_run(the
         there.until(lambda name=name: there.processes[name].poll(), PATIENCE, f"{name} gave up")
     assert there.online() == set(there.nodes().values())
     assert there.processes["run"].wait(PATIENCE) == 0
+    a_worker_has_loaded_what_its_app_needs(there, 2)
 
 
 def a_killed_worker_is_started_again(there, client):
@@ -85,6 +87,14 @@ def a_killed_worker_is_started_again(there, client):
         PATIENCE,
         "the worker is started again",
     )
+
+
+def a_worker_has_loaded_what_its_app_needs(there, client):
+    """No table is read here, and nothing is kept in a database."""
+    files = [Path(part.path) for part in there.processes_of(client)["worker"].memory_maps()]
+    packages = {name for file in files for name in file.parts}
+    assert {"numpy", "torch"} <= packages
+    assert not packages & {"pandas", "sklearn", "sqlalchemy"}
 
 
 def refused_ones(there, folder):
