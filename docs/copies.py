@@ -27,6 +27,7 @@ PICTURES = {
         "rounds-networks.png",
         "trust-clients.png",
         "trust-generalisation.png",
+        "which.png",
     )
 }
 """Pictures that benchmarks have drawn, and where pages find them."""

@@ -171,7 +171,30 @@ def test_phases_of_a_round_are_those_of_the_client_that_is_last(monkeypatch):
     assert phases(events, superlink, [101, 102], 0.0, 15.0) == expected
 
 
+def test_which_is_made_of_the_results_that_are_there(tmp_path):
+    script = ROOT / "benchmarks" / "which.py"
+    code, out, err = run_script(script, "--results", tmp_path, folder=ROOT)
+    assert code == 0, err
+    written = (tmp_path / "which.md").read_text()
+    assert written == (ROOT / "benchmarks" / "results" / "which.md").read_text()
+    assert written in out
+    assert (tmp_path / "which.png").stat().st_size > 10_000
+
+
 def test_none_is_forgotten():
     names = {path.stem for path in (ROOT / "benchmarks").glob("*.py")}
     expected = {"prox", "data", "engine", "round_parts", "deployment", "rounds", "trust", "scale"}
     assert names == expected | {"machine"}  # which the others write beside their results
+=======
+    expected = {
+        "prox",
+        "data",
+        "engine",
+        "round_parts",
+        "deployment",
+        "rounds",
+        "trust",
+        "scale",
+        "which",
+    }
+    assert names == expected
