@@ -78,8 +78,8 @@ def cases() -> Iterator[Case]:
         "FedCanon+",
         "fedcanon run --set clients.participants=3",
         f"breast cancer with 3 of 10 clients in a round: ‖G‖ ≤ 1e-6 after "
-        f"{rounds['FedCanon+'][SOME][1]} rounds, with all {rounds['FedCanon+'][ALL][1]}; FISTA with "
-        f"all {rounds['FISTA'][ALL][1]}",
+        f"{rounds['FedCanon+'][SOME][1]} rounds, with all {rounds['FedCanon+'][ALL][1]}; "
+        f"FISTA with all {rounds['FISTA'][ALL][1]}",
         "benchmarks/rounds.py convex",
     )
     seconds = json.loads((PAPER / "time.json").read_text())["data"]["boolean masks"]["80"]
