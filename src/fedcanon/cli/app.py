@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -112,6 +113,8 @@ def main() -> None:
     # One thread gives the same bits on every machine and does not stall when cores are busy.
     # PyTorch reads this when a command imports it.
     os.environ["OMP_NUM_THREADS"] = "1"
+    # Imports make many objects that stay. To look through them ever again takes half a second.
+    gc.set_threshold(10_000)
     try:
         app()
     except RunStoppedError as stop:
