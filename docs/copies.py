@@ -13,7 +13,7 @@ import re
 from pathlib import Path
 
 PROJECT = Path(__file__).parents[1]
-PAGES = sorted((PROJECT / "docs").glob("**/*.md"))
+PAGES = [PROJECT / "README.md", *sorted((PROJECT / "docs").glob("**/*.md"))]
 
 COPIES = (
     r'(?P<begin>```\w+ title="(?P<path>[^"]+)"\n).*?(?P<end>^```$)',

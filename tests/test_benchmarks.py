@@ -171,21 +171,22 @@ def test_phases_of_a_round_are_those_of_the_client_that_is_last(monkeypatch):
     assert phases(events, superlink, [101, 102], 0.0, 15.0) == expected
 
 
-def test_which_is_made_of_the_results_that_are_there(tmp_path):
-    script = ROOT / "benchmarks" / "which.py"
-    code, out, err = run_script(script, "--results", tmp_path, folder=ROOT)
-    assert code == 0, err
-    written = (tmp_path / "which.md").read_text()
-    assert written == (ROOT / "benchmarks" / "results" / "which.md").read_text()
-    assert written in out
-    assert (tmp_path / "which.png").stat().st_size > 10_000
+@pytest.mark.parametrize("part", ["stops", "digits", "compression", "local-steps", "estimators"])
+def test_methods(part, tmp_path):
+    arguments = (part, "--work", tmp_path / "work", "--results", tmp_path)
+    smoke("methods", *arguments)
+    journal = tmp_path / "work" / f"{part}.jsonl"
+    runs = journal.read_text()
+    results = sorted(tmp_path.glob("methods-*"))
+    first = [path.read_text() for path in results]
+    smoke("methods", *arguments)
+    assert journal.read_text() == runs  # nothing was run again
+    assert [path.read_text() for path in results] == first
+    assert any("| --- |" in text for text in first)
 
 
 def test_none_is_forgotten():
     names = {path.stem for path in (ROOT / "benchmarks").glob("*.py")}
-    expected = {"prox", "data", "engine", "round_parts", "deployment", "rounds", "trust", "scale"}
-    assert names == expected | {"machine"}  # which the others write beside their results
-=======
     expected = {
         "prox",
         "data",
@@ -195,6 +196,8 @@ def test_none_is_forgotten():
         "rounds",
         "trust",
         "scale",
+        "methods",
         "which",
+        "headlines",
     }
-    assert names == expected
+    assert names == expected | {"machine"}  # which the others write beside their results

@@ -1,0 +1,1 @@
+"""Parts of benchmarks/methods.py: a module for each kind of problem."""

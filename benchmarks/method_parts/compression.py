@@ -1,0 +1,101 @@
+"""The default run with each compressor: what it reaches, and for how many bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from comparison.journal import Journal, Outcome
+from comparison.tables import table
+from rich.progress import Progress
+
+from method_parts.default_run import command, megabytes, outcomes
+
+SETTINGS = ("evaluate.every=2",)
+TARGET = 0.5
+"""The f + h to which bytes are counted."""
+SPECS = {
+    "none": "fedcanon+",
+    "none, `accelerated = false`": "fedcanon+:accelerated=false",
+    "`quantise`, `bits = 8`": "fedcanon+:compression.name=quantise,compression.bits=8",
+    "`random_k`, `fraction = 0.2`": "fedcanon+:compression.name=random_k,compression.fraction=0.2",
+    "`quantise`": "fedcanon+:compression.name=quantise",
+    "`top_k`": "fedcanon+:compression.name=top_k",
+    "`quantise`, `bits = 2`": "fedcanon+:compression.name=quantise,compression.bits=2",
+    "`random_k`": "fedcanon+:compression.name=random_k",
+    "`sign`": "fedcanon+:compression.name=sign",
+    "`top_k`, `fraction = 0.01`": "fedcanon+:compression.name=top_k,compression.fraction=0.01",
+}
+FEW = ("clients.participants=3", "evaluate.every=10")
+FEW_SPECS = {
+    name: SPECS[name] for name in ("none", "`top_k`", "`quantise`", "`random_k`", "`sign`")
+}
+
+
+def measure(journal: Journal, progress: Progress, *, smoke: bool) -> Any:
+    """All clients in every round, and three of ten."""
+    return {
+        "all": outcomes(journal, progress, SPECS, SETTINGS, smoke=smoke),
+        "3 of 10": outcomes(journal, progress, FEW_SPECS, FEW, smoke=smoke),
+    }
+
+
+def until(one: Outcome, target: float = TARGET) -> tuple[int, int] | None:
+    """The bytes up and down until f + h was at most the target; None if it never was."""
+    course = one["course"]
+    for value, up, down in zip(
+        course["objective"], course["bytes_up"], course["bytes_down"], strict=True
+    ):
+        if value <= target:
+            return up, down
+    return None
+
+
+def tables(found: Any) -> Iterator[tuple[str, str]]:
+    """The command and the table of the page on compression."""
+    reached = f"f + h ≤ {TARGET:g}"
+    header = (
+        "`[compression]`",
+        "f + h",
+        "accuracy",
+        "zeros",
+        "uploaded",
+        f"uploaded until {reached}",
+        "both ways until then",
+    )
+    rows = []
+    for label, one in found["all"].items():
+        sent = until(one)
+        rows.append(
+            (
+                label,
+                f"{one['objective']:.4f}",
+                f"{one['accuracy']:.4f}",
+                f"{one['zeros']:.1%}".replace("%", " %"),
+                megabytes(one["up"]),
+                *(("–", "–") if sent is None else (megabytes(sent[0]), megabytes(sum(sent)))),
+            )
+        )
+    yield "compression", command(list(SPECS.values()), SETTINGS) + table(header, rows)
+
+
+def sentences(found: Any) -> Iterator[tuple[str, str]]:
+    """What pages say of these runs."""
+    few, every = found["3 of 10"], found["all"]
+    yield (
+        "../how-to/compress-uploads",
+        f"accuracy {few['none']['accuracy']:.4f} without compression, "
+        + ", ".join(
+            f"{one['accuracy']:.4f} with {label}" for label, one in few.items() if label != "none"
+        ),
+    )
+    yield (
+        "../how-to/compress-uploads",
+        f"Downloads stay at {megabytes(every['`top_k`']['down'])}",
+    )
+    yield (
+        "fedcanon-plus",
+        f"from {megabytes(every['none']['up'])} to {megabytes(every['`top_k`']['up'])} with "
+        f"`top_k` and {megabytes(every['`top_k`, `fraction = 0.01`']['up'])} with "
+        "`fraction = 0.01`",
+    )

@@ -1,0 +1,60 @@
+"""The tables on the pages of methods: python benchmarks/methods.py PART.
+
+- stops: how far each method ends from the minimiser of five quadratics, also with compressors.
+- digits: what each method reaches in the default run, and what it costs.
+- compression: the default run with each compressor.
+- local-steps: rounds to a tolerance on breast cancer, by the number of local steps.
+- estimators: rounds and errors of the estimators for scikit-learn.
+
+Every finished run is kept in ``--work`` and is not repeated. Results go to ``--results`` as JSON,
+with the sentences of the pages that have numbers from there, and as Markdown tables. ``--smoke``
+shows in seconds that it works.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from comparison.journal import Journal
+from method_parts import compression, digits, estimators, local_steps, stops
+from rich.console import Console
+from rich.markdown import Markdown
+from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from fedcanon.threads import one_thread
+
+FOLDER = Path(__file__).parent
+PARTS = {
+    "stops": stops,
+    "digits": digits,
+    "compression": compression,
+    "local-steps": local_steps,
+    "estimators": estimators,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("part", choices=PARTS)
+    parser.add_argument("--work", type=Path, default=FOLDER.parent / "runs" / "methods")
+    parser.add_argument("--results", type=Path, default=FOLDER / "results")
+    parser.add_argument("--smoke", action="store_true", help="the least of it")
+    options = parser.parse_args()
+    part = PARTS[options.part]
+    journal = Journal(options.work / f"{options.part}.jsonl")
+    columns = (MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+    with one_thread(), Progress(*columns) as progress:
+        found = part.measure(journal, progress, smoke=options.smoke)
+    options.results.mkdir(parents=True, exist_ok=True)
+    written = {**found, "sentences": [] if options.smoke else list(part.sentences(found))}
+    text = json.dumps(written, ensure_ascii=False, separators=(",", ":")) + "\n"
+    (options.results / f"methods-{options.part}.json").write_text(text)
+    for name, lines in part.tables(found):
+        (options.results / f"methods-{name}.md").write_text(lines)
+        Console().print(Markdown(lines))
+
+
+if __name__ == "__main__":
+    main()

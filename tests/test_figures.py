@@ -1,0 +1,104 @@
+"""Figures in the pages: from files of results, which today's code still reproduces."""
+
+import importlib
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from fedcanon import load_config, train
+from fedcanon.runs.compare import variants
+from tests.forked import run_script
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+PARTS = ("stops", "digits", "compression", "local-steps", "estimators")
+
+
+def found(part):
+    return json.loads((RESULTS / f"methods-{part}.json").read_text())
+
+
+@pytest.fixture
+def part_of(monkeypatch):
+    """A module of benchmarks/method_parts by the name of its part."""
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    return lambda part: importlib.import_module(f"method_parts.{part.replace('-', '_')}")
+
+
+@pytest.mark.parametrize(
+    ("program", "files"),
+    [("which", ("which.md",)), ("headlines", ("headlines.md", "headline-rounds.md"))],
+)
+def test_tables_of_several_results_are_made_of_those_that_are_there(program, files, tmp_path):
+    script = ROOT / "benchmarks" / f"{program}.py"
+    code, out, err = run_script(script, "--results", tmp_path, folder=ROOT)
+    assert code == 0, err
+    for name in files:
+        assert (tmp_path / name).read_text() == (RESULTS / name).read_text()
+        assert (tmp_path / name).read_text() in out
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_tables_are_those_of_the_numbers_beside_them(part, part_of):
+    for name, text in part_of(part).tables(found(part)):
+        assert (RESULTS / f"methods-{name}.md").read_text() == text
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_pages_say_what_was_measured(part, part_of):
+    sentences = list(part_of(part).sentences(found(part)))
+    assert [list(said) for said in sentences] == found(part)["sentences"]
+    for page, words in sentences:
+        text = " ".join((ROOT / "docs" / "methods" / f"{page}.md").read_text().split())
+        assert words in text, page
+
+
+def test_methods_come_as_near_in_as_many_rounds_as_their_pages_say(part_of):
+    stops = part_of("stops")
+    short = {"feddr", "scaffnew", "za1", "feddyn"}
+    for (page, _, runs), (_, _, numbers) in zip(stops.SAID, found("stops")["said"], strict=True):
+        for run, number in zip(runs, numbers, strict=True):
+            if page in short and run.get("rounds", number) < 60:
+                again = stops.number(run, stops.ended(run))
+                assert again == pytest.approx(number, rel=0.05)
+
+
+def test_the_default_run_begins_as_the_tables_have_it():
+    for part, label, spec in (
+        ("digits", "FedCanon+", "fedcanon+"),
+        ("compression", "`top_k`", "fedcanon+:compression.name=top_k"),
+    ):
+        runs = found(part)["all"] if part == "compression" else found(part)
+        course = runs[label]["course"]
+        place = course["round"].index(10)
+        settings = ["rounds=10", "evaluate.every=10"]
+        last = train(variants(load_config(None, settings), [spec])[spec]).last
+        assert last.objective == pytest.approx(course["objective"][place], rel=0.02)
+        assert last.cost.bytes_up == course["bytes_up"][place]
+        assert last.cost.bytes_down == course["bytes_down"][place]
+
+
+def test_fits_take_as_many_rounds_as_the_tables_have(part_of):
+    estimators, told = part_of("estimators"), found("estimators")["problems"]
+    for method in ("fedcanon+", "newton"):
+        fitted = estimators.fitted("diabetes", 1.0, algorithm=method)
+        said = told["diabetes, `Lasso`"][method]
+        assert fitted["rounds"] == pytest.approx(said["rounds"], abs=2)
+        assert fitted["error"] == pytest.approx(said["error"], rel=0.5, abs=1e-10)
+    (met,) = part_of("local-steps").rounds_of({"name": "newton"}).values()
+    assert met == found("local-steps")["rounds"]["newton"]
+
+
+def test_commands_of_the_table_of_cases_are_valid(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    commands = re.findall(r"`(fedcanon run.*?)`", (RESULTS / "which.md").read_text())
+    assert len(commands) == 8
+    for command in commands:
+        words = shlex.split(command)[2:]
+        settings = [word for word in words if "=" in word]
+        (path,) = [word for word in words if word.endswith(".toml")] or [None]
+        assert len(words) == 2 * len(settings) + (path is not None)
+        assert load_config(path, settings).rounds > 0
