@@ -65,7 +65,8 @@ def headlines() -> Iterator[tuple[str, str, str]]:
     )
     yield (
         "[Hostile clients](docs/how-to/hostile-clients.md), two of ten with flipped signs",
-        f"{rules['filter']:.2g} from the honest optimum; a mean is {rules['mean']:.0f} away",
+        f"{rules['filter']:.2g} from the honest optimum; a mean is {rules['mean']:.0f} away. "
+        "[Not every attack](docs/how-to/hostile-clients.md#what-rules-cannot-do) is stopped",
         "trust.py rules",
     )
     yield (
@@ -81,13 +82,15 @@ def headline() -> str:
     convex = read("rounds-convex")
     newton, ours, fista = (rounds_of(convex, name) for name in ("newton", "FedCanon+", "FISTA"))
     return (
-        f"In short: on {len(convex)} problems FedCanon+ with automatic steps comes to ‖G‖ ≤ 1e-9 "
-        f"on {len(ours)}, in {min(found[2] for found in ours.values())} to "
-        f"{max(found[2] for found in ours.values())} rounds, and newton on {len(newton)} of the "
-        f"{len(newton)} with all clients in at most {max(found[2] for found in newton.values())}. "
+        f"In short: with automatic steps FedCanon+ comes to ‖G‖ ≤ 1e-9 on {len(ours)} of "
+        f"{len(convex)} problems, in {min(found[2] for found in ours.values())} to "
+        f"{max(found[2] for found in ours.values())} rounds. Newton, which needs all clients and a "
+        f"linear model, takes at most {max(found[2] for found in newton.values())} on "
+        f"{len(newton)} of {len(newton)}. "
         f"FISTA, with a gradient of all clients in every round, takes "
         f"{min(found[2] for found in fista.values())} to "
-        f"{max(found[2] for found in fista.values()):,}. With automatic steps, {others(convex)}.\n"
+        f"{max(found[2] for found in fista.values()):,}. With their "
+        f"automatic steps, {others(convex)}.\n"
     )
 
 

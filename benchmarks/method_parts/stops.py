@@ -12,13 +12,10 @@ from rich.progress import Progress
 
 from fedcanon.algorithms import ALGORITHMS, Algorithm
 from fedcanon.compression import Clip, Identity, Quantise, Sign, TopK
-from fedcanon.penalties import L1
 from method_parts.names import NAMES, short
 from method_parts.quadratics import (
-    H,
     distance,
     end,
-    minimiser,
     rounds_to,
     with_automatic_steps,
 )
@@ -101,37 +98,6 @@ SAID: tuple[tuple[str, str, list[Run]], ...] = (
         [{"name": "fedexp"}, *several("fedexp", "epsilon", (0.1, 1.0, 10.0))],
     ),
     (
-        "fedda",
-        "{} for β = 0.05, {} for β = 0.005 (2,000 rounds), and {} for β = 0.05 and K = 1 (3,000 "
-        "rounds). - **Sampled clients** leave a noise floor: {} with 2 of 5 clients and β = 0.1",
-        [
-            {"name": "fedda", "beta": 0.05, "rounds": 400},
-            {"name": "fedda", "beta": 0.005, "rounds": 2000},
-            {"name": "fedda", "beta": 0.05, "local_steps": 1, "rounds": 3000},
-            {"name": "fedda", **PARTLY},
-        ],
-    ),
-    (
-        "fast-fedda",
-        "| distance | {} | {} | {} | {} | {} | {} |",
-        several("fast-fedda", "mu", (0.0, 1e-3, 0.01, 0.1, 0.3, 1.0), beta=0.5),
-    ),
-    (
-        "fast-fedda",
-        "{}, {}, {} after 100, 1,000, 4,000 rounds with μ = 0.1",
-        several("fast-fedda", "rounds", (100, 1000, 4000), mu=0.1, beta=0.5),
-    ),
-    (
-        "fast-fedda",
-        "after 1,000 rounds {} with `power = 1`, {} with `power = 2`",
-        several("fast-fedda", "power", (1.0, 2.0), mu=0.1, beta=0.5),
-    ),
-    (
-        "fast-fedda",
-        "leave an error: {} with 2 of 5 and μ = 0.1",
-        several("fast-fedda", "mu", (0.1,), beta=0.5, **PARTLY),
-    ),
-    (
         "fedadmm",
         "it ends at {} with 10 local steps, and at {} with 2 of 5 clients",
         [{"name": "fedadmm"}, {"name": "fedadmm", **PARTLY}],
@@ -178,41 +144,6 @@ SAID: tuple[tuple[str, str, list[Run]], ...] = (
         "{} instead of {} rounds to a distance of 10⁻⁶ with η_g = 0.5 and β = 0.1",
         several("za1", "server_step", (0.5, 1.0), beta=0.1, to=1e-6),
     ),
-    *(
-        (
-            "fedpd",
-            f"| `skip = {skip:g}` | {{}} | {{}} |",
-            [
-                {
-                    "name": "fedpd",
-                    "skip": skip,
-                    "eta": eta,
-                    "beta": 1 / (1 + 1 / eta),
-                    "rounds": 1000,
-                }
-                for eta in (1.0, 0.1)
-            ],
-        )
-        for skip in (0.0, 0.3, 0.5)
-    ),
-    *(
-        (
-            "fedmid",
-            f"| `{mode}` | {{}} | {{}} | {{}} | {{}} |",
-            [
-                {"name": "fedmid", **given, "beta": beta, "rounds": rounds, "twice": twice}
-                for beta, rounds in ((0.05, 400), (0.005, 2000))
-                for twice in (False, True)
-            ],
-        )
-        for mode, given in (
-            ("published", {}),
-            ("per_step", {"server_prox": "per_step"}),
-            ("none", {"server_prox": "none"}),
-            ("client_prox = false", {"client_prox": False}),
-            ("paper", {"server_prox": "paper"}),
-        )
-    ),
 )
 """Page, what it says of the quadratics, and the runs whose outcomes are the numbers in it."""
 
@@ -234,13 +165,11 @@ def ended(run: Run) -> Outcome:
     return {"end": end(algorithm_of(run), **options).tolist()}
 
 
-def number(run: Run, outcome: Outcome, *, twice: bool = False) -> float:
-    """The rounds, or the distance to the minimiser; of f + 2h, if it is to count twice."""
+def number(run: Run, outcome: Outcome) -> float:
+    """The rounds, or the distance to the minimiser."""
     if "rounds" in outcome:
         return float(outcome["rounds"])
     model = torch.tensor(outcome["end"], dtype=torch.float64)
-    if twice:
-        return float((model - minimiser(L1(2 * H.kappa))).norm())
     return distance(algorithm_of(run), model)
 
 
@@ -258,11 +187,10 @@ def measure(journal: Journal, progress: Progress, *, smoke: bool) -> Any:
 
     def value(run: Run) -> float:
         progress.update(task, description=" ".join(map(str, run.values())))
-        run = {**run, "rounds": 20} if smoke else dict(run)
-        twice = run.pop("twice", False)
+        run = {**run, "rounds": 20} if smoke else run
         outcome = journal.outcome(run, lambda: ended(run))
         progress.advance(task)
-        return number(run, outcome, twice=twice)
+        return number(run, outcome)
 
     return {
         "all clients": {label: value(run) for label, run in lines.items()},
