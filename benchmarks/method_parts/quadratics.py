@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedcanon import PGD, Algorithm, Federation, Problem, Quadratic
+from fedcanon import PGD, Algorithm, Federation, Problem, Quadratic, fit
 from fedcanon.algorithms import Facts
 from fedcanon.compression import Compressor, Identity
 from fedcanon.penalties import L1, Penalty, Zero
@@ -40,9 +40,12 @@ def federation(
     return Federation(quadratics(), algorithm, given, **options)
 
 
-def end(algorithm: Algorithm, rounds: int = 1000, **options: Any) -> Tensor:
-    """The model after so many rounds."""
+def end(algorithm: Algorithm, rounds: int = 1000, watched: bool = False, **options: Any) -> Tensor:
+    """The model after so many rounds; if it is watched, a run that diverges halves its steps."""
     run = federation(algorithm, **options)
+    if watched:
+        fit(run, rounds, may_slow_down=True)
+        return run.model
     for _ in range(rounds):
         run.step()
     return run.model
@@ -68,11 +71,13 @@ def rounds_to(tolerance: float, algorithm: Algorithm, participants: int | None =
     return run.rounds_done
 
 
-def with_automatic_steps(kind: type[Algorithm], **given: Any) -> Algorithm:
+def with_automatic_steps(
+    kind: type[Algorithm], compressed: bool = False, **given: Any
+) -> Algorithm:
     """The method with the steps that a configuration would choose for L = 1."""
-    algorithm = kind(**given)
+    algorithm, facts = kind(**given), Facts(1.0, compressed=compressed)
     for _ in range(3):  # some of them depend on others
-        steps = algorithm.theory(Facts(1.0)).automatic
+        steps = algorithm.theory(facts).automatic
         known = {key: value for key, value in steps.items() if hasattr(algorithm, key)}
         algorithm = replace(algorithm, **{**known, **given})
     return algorithm

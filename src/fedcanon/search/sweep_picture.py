@@ -58,7 +58,8 @@ def _draw(
     def points(group: Sequence[Trial], **style: Any) -> None:
         spread = [trial.deviation or 0.0 for trial in group] if best.deviation else None
         means = [trial.mean for trial in group]
-        axes.errorbar(places(group), means, spread, elinewidth=1, linestyle="none", **style)
+        style |= {"linestyle": "none", "clip_on": False}  # marks at the ends of a range are whole
+        axes.errorbar(places(group), means, spread, elinewidth=1, **style)
 
     others = [trial for trial in trials if trial.values and trial != best]
     failed = [trial for trial in trials if trial.state is TrialStatus.failed]
