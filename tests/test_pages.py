@@ -24,6 +24,8 @@ def test_copies_of_programs_and_results_are_what_their_files_hold(page):
     text = page.read_text(encoding="utf-8")
     assert "--8<--" not in text
     assert COPIES["with_copies"](text) == text, "'make pages' writes the copies anew"
+    for path in re.findall(r"<!-- copy of (\S+) -->", text):  # also one that it cannot find
+        assert (PROJECT / path).read_text(encoding="utf-8").strip() in text
 
 
 @each_page
