@@ -39,6 +39,8 @@ def test_tables_of_several_results_are_made_of_those_that_are_there(program, fil
     for name in files:
         assert (tmp_path / name).read_text() == (RESULTS / name).read_text()
         assert (tmp_path / name).read_text() in out
+    assert all(picture.stat().st_size > 10_000 for picture in tmp_path.glob("*.png"))
+    assert (tmp_path / "which.png").exists() == (program == "which")
 
 
 @pytest.mark.parametrize("part", PARTS)
