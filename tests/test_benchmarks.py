@@ -171,18 +171,12 @@ def test_phases_of_a_round_are_those_of_the_client_that_is_last(monkeypatch):
     assert phases(events, superlink, [101, 102], 0.0, 15.0) == expected
 
 
-@pytest.mark.parametrize("part", ["stops", "digits", "compression", "local-steps", "estimators"])
+@pytest.mark.parametrize("part", ["stops", "compression"])  # tests of figures run the others
 def test_methods(part, tmp_path):
-    arguments = (part, "--work", tmp_path / "work", "--results", tmp_path)
-    smoke("methods", *arguments)
-    journal = tmp_path / "work" / f"{part}.jsonl"
-    runs = journal.read_text()
-    results = sorted(tmp_path.glob("methods-*"))
-    first = [path.read_text() for path in results]
-    smoke("methods", *arguments)
-    assert journal.read_text() == runs  # nothing was run again
-    assert [path.read_text() for path in results] == first
-    assert any("| --- |" in text for text in first)
+    smoke("methods", part, "--work", tmp_path / "work", "--results", tmp_path)
+    assert (tmp_path / "work" / f"{part}.jsonl").read_text().count("\n") >= 4
+    assert all("| --- |" in path.read_text() for path in tmp_path.glob("methods-*.md"))
+    assert (tmp_path / f"methods-{part}.json").exists()
 
 
 def test_none_is_forgotten():

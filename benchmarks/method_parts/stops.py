@@ -192,7 +192,7 @@ def measure(journal: Journal, progress: Progress, *, smoke: bool) -> Any:
 
     def value(run: Run) -> float:
         progress.update(task, description=" ".join(map(str, run.values())))
-        run = {**run, "rounds": 20} if smoke else run
+        run = {**run, "rounds": 3} if smoke else run
         outcome = journal.outcome(run, lambda: ended(run))
         progress.advance(task)
         return number(run, outcome)
