@@ -193,6 +193,5 @@ def test_none_is_forgotten():
         "methods",
         "which",
         "headlines",
-        "machine",  # which the others write beside their results
     }
     assert names == expected | {"machine"}  # which the others write beside their results
