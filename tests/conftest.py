@@ -4,6 +4,7 @@ import functools
 import importlib.util
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -24,6 +25,8 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("any machine")
 torch.set_num_threads(1)
+# What a shell starts in the background ignores Ctrl-C, and so would every process of a test.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ.setdefault("FEDCANON_WORKERS", "1")  # the tests themselves fill the cores
 
 _BESIDE_THE_PROJECT = Path(__file__).parents[2] / "shared" / "data"
