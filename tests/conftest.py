@@ -1,6 +1,7 @@
 """Real data where they are, one thread for each test process."""
 
 import functools
+import gc
 import importlib.util
 import os
 import shutil
@@ -160,6 +161,7 @@ def patient_ray():
         patch.setattr(node, "time", clock)
         patch.setenv("RAY_worker_register_timeout_seconds", str(PATIENCE))
         yield
+    gc.collect()  # files that Ray leaves open are told to the tests that expect it
 
 
 @pytest.fixture

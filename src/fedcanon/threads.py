@@ -84,5 +84,10 @@ def one_blas_thread() -> Iterator[None]:
 
     They have the same bits everywhere then. One thread of a program at a time may be inside.
     """
-    with _products, _blas().limit(limits=1):
-        yield
+    with _products:
+        for library in _blas().lib_controllers:
+            # From 3.8 on threadpoolctl obeys but one thread, the first that set a limit.
+            if hasattr(library, "clear_controlling_thread"):
+                library.clear_controlling_thread(force=True)
+        with _blas().limit(limits=1):
+            yield
