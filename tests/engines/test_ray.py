@@ -7,6 +7,7 @@ import tempfile
 import threading
 import time
 import warnings
+from functools import cache
 
 import pytest
 import torch
@@ -153,7 +154,8 @@ def test_a_problem_that_cannot_be_sent_is_refused():
 def test_an_address_without_a_cluster_is_named(address, monkeypatch):
     monkeypatch.setenv("RAY_ADDRESS", address)
     # Else "auto" finds the cluster of tests that run at the same time.
-    monkeypatch.setattr("ray._private.services.find_gcs_addresses", set)
+    monkeypatch.setattr("ray._private.services.find_gcs_addresses", cache(set))
+    monkeypatch.setattr("ray._private.services.find_bootstrap_address", lambda folder: None)
     with pytest.raises(FedcanonError, match=f"Ray cannot be used at {address}: "):
         Federation(quadratics(), FedCanonPlus(), L1(0.1), engine=RayCluster())
 
