@@ -245,7 +245,7 @@ class FedCanonPlus(_Canon, Relayed, Recalling, Cached):
         if self.accelerated:
             z, theta = self._extrapolated(server, w)
             memory = {"w": w, "v": v, "theta": theta, "curvature": curvature}
-        b, e = (server["z"] - z).div_(step), (share * mean["u"]).add_(server["e"])
+        b, e = (server["z"] - z) / step, server["e"] + share * mean["u"]
         return {"z": z, "b": b, "e": e, "server_step": step, **memory, **self._recorded(sent)}
 
     def _curvature(self, server: State, v: Tensor, share: float) -> float:
@@ -260,7 +260,7 @@ class FedCanonPlus(_Canon, Relayed, Recalling, Cached):
         momentum = w - server["w"]
         theta = 1.0 if torch.dot(server["z"] - w, momentum) > 0 else server["theta"]
         next_theta = (1 + math.sqrt(1 + 4 * theta**2)) / 2
-        return momentum.mul_((theta - 1) / next_theta).add_(w), next_theta
+        return w + (theta - 1) / next_theta * momentum, next_theta
 
     def theory(self, facts: Facts) -> StepRules:
         rules = super().theory(facts)
