@@ -87,6 +87,11 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: place[item.path])
 
 
+def pytest_collection_finish():
+    """Keep the collector from walking through thousands of tests again and again."""
+    gc.freeze()
+
+
 def _in_order(items):
     """Files with slow tests before others, large ones before small; deployments among the first.
 
