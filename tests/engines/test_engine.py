@@ -39,7 +39,7 @@ from tests.problems import logistics, quadratics
 
 @given(samples=st.integers(1, 40), size=st.integers(1, 50), seed=st.integers(0, 100))
 def test_batches_go_through_all_samples_before_any_comes_again(samples, size, seed):
-    batches = Batches(samples, size, np.random.default_rng(seed))
+    batches = Batches(samples, size, lambda: np.random.default_rng(seed))
     if size >= samples:
         assert batches.next() is None
         return

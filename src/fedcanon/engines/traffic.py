@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import astuple, dataclass, fields, is_dataclass, replace
-from operator import add
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 from torch import Tensor
@@ -29,7 +28,12 @@ class Traffic:
         self.bytes_down += copies * size
 
     def __add__(self, other: Traffic) -> Traffic:
-        return Traffic(*map(add, astuple(self), astuple(other)))
+        return Traffic(
+            self.floats_down + other.floats_down,
+            self.floats_up + other.floats_up,
+            self.bytes_down + other.bytes_down,
+            self.bytes_up + other.bytes_up,
+        )
 
     def up(self, message: State, copies: int = 1) -> None:
         """Count a message from a client, to the server or to ``copies`` neighbours."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -46,11 +46,18 @@ class CountedProx:
 class Batches:
     """Mini-batches without replacement: a random order of the samples, drawn anew for each pass."""
 
-    def __init__(self, samples: int, size: int | None, rng: np.random.Generator) -> None:
-        self._samples, self._rng = samples, rng
+    def __init__(
+        self, samples: int, size: int | None, make_rng: Callable[[], np.random.Generator]
+    ) -> None:
+        """Begin with the first pass; ``make_rng`` is called if there is anything to draw."""
+        self._samples, self._make_rng = samples, make_rng
         self._size = samples if size is None else min(size, samples)
         self._order = np.empty(0, dtype=np.int64)
         self._position = 0
+
+    @cached_property
+    def _rng(self) -> np.random.Generator:
+        return self._make_rng()
 
     def next(self) -> Tensor | None:
         """Indices of the next mini-batch; None stands for all samples."""
@@ -115,7 +122,7 @@ class ClientWork:
         ``secret`` where it has one, which no server knows.
         """
         self._objective, self._compressor, self.prox = objective, rules.compressor, prox
-        order = generator(rules.seed, Purpose.BATCHES, t, client)
+        order = partial(generator, rules.seed, Purpose.BATCHES, t, client)
         self.batches = Batches(objective.samples, rules.batch_size, order)
         self._draw = rules.seed if secret is None else secret, Purpose.ENCODING, t, client
 

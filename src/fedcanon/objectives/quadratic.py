@@ -24,6 +24,7 @@ class Quadratic(Objective):
     b: Tensor
 
     samples = 1
+    draws = False
     has_hessian = True
 
     @cached_property
