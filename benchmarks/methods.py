@@ -5,6 +5,9 @@
 - compression: the default run with each compressor.
 - local-steps: rounds to a tolerance on breast cancer, by the number of local steps.
 - estimators: rounds and errors of the estimators for scikit-learn.
+- settings: what single settings of methods do on the quadratics.
+- newton: the rounds of Newton on breast cancer and on A9A.
+- drawn: FedExP on least squares, and compressed FedCanon+ on logistic losses, of drawn data.
 
 Every finished run is kept in ``--work`` and is not repeated. Results go to ``--results`` as JSON,
 with the sentences of the pages that have numbers from there, and as Markdown tables. ``--smoke``
@@ -18,7 +21,16 @@ import json
 from pathlib import Path
 
 from comparison.journal import Journal
-from method_parts import compression, digits, estimators, local_steps, stops
+from method_parts import (
+    compression,
+    digits,
+    drawn,
+    estimators,
+    local_steps,
+    newton,
+    settings,
+    stops,
+)
 from rich.console import Console
 from rich.markdown import Markdown
 from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -32,6 +44,9 @@ PARTS = {
     "compression": compression,
     "local-steps": local_steps,
     "estimators": estimators,
+    "settings": settings,
+    "newton": newton,
+    "drawn": drawn,
 }
 
 

@@ -171,7 +171,8 @@ def test_phases_of_a_round_are_those_of_the_client_that_is_last(monkeypatch):
     assert phases(events, superlink, [101, 102], 0.0, 15.0) == expected
 
 
-@pytest.mark.parametrize("part", ["stops", "compression"])  # tests of figures run the others
+# Tests of figures run the others.
+@pytest.mark.parametrize("part", ["stops", "compression", "settings", "newton", "drawn"])
 def test_methods(part, tmp_path):
     smoke("methods", part, "--work", tmp_path / "work", "--results", tmp_path)
     assert (tmp_path / "work" / f"{part}.jsonl").read_text().count("\n") >= 3

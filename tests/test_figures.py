@@ -14,7 +14,16 @@ from tests.forked import run_script
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-PARTS = ("stops", "digits", "compression", "local-steps", "estimators")
+PARTS = (
+    "stops",
+    "digits",
+    "compression",
+    "local-steps",
+    "estimators",
+    "settings",
+    "newton",
+    "drawn",
+)
 
 
 def found(part):
@@ -66,6 +75,38 @@ def test_methods_come_as_near_in_as_many_rounds_as_their_pages_say(part_of):
             if page in short and run.get("rounds", number) < 60:
                 again = stops.number(run, stops.ended(run))
                 assert again == pytest.approx(number, rel=0.05)
+
+
+def test_settings_do_what_the_tables_of_their_pages_have(part_of):
+    settings, told = part_of("settings"), found("settings")
+    for label, place in (("topologies", 0), ("half way", 0), ("probabilities", 1)):
+        again, said = settings.ended(settings.RUNS[label][place]), told[label][place]
+        for name in ("rounds", "vectors", "prox"):
+            assert again[name] == pytest.approx(said[name], rel=0.05), (label, name)
+    fast = settings.ended(settings.RUNS["fast-fedda by rounds"][0])
+    assert fast["distance"] == pytest.approx(told["fast-fedda by rounds"][0]["distance"], rel=1e-6)
+
+
+@pytest.mark.parametrize("label", ["breast cancer, κ = 0.01", "float32"])
+def test_newton_takes_the_steps_of_its_table(part_of, label):
+    newton, said = part_of("newton"), found("newton")[label]
+    again = newton.course((newton.PROBLEMS | newton.OTHERS)[label])
+    assert again["norms"][:6] == pytest.approx(said["norms"][:6], rel=0.01)
+    assert again["prox"][:4] == pytest.approx(said["prox"][:4], rel=0.2)
+    assert len(again["norms"]) == pytest.approx(len(said["norms"]), abs=1)
+
+
+@pytest.mark.parametrize("method", ["FedExP", "FedAvg"])
+def test_a_common_solution_is_as_near_as_the_page_says(part_of, method):
+    (again,) = part_of("drawn").apart(method, [100])["distances"]
+    assert again == pytest.approx(found("drawn")["apart"][method][0], rel=1e-3)
+
+
+def test_strong_compression_and_long_local_ways_lag_as_the_page_says(part_of):
+    drawn, told = part_of("drawn"), found("drawn")["ways"]
+    compressor, farthest = "`top_k`, 2 of 20 entries", drawn.WAYS[-1]
+    again = drawn.compressed(farthest, compressor, 500)["norm"]
+    assert again == pytest.approx(told[compressor][-1], rel=0.5)
 
 
 def test_the_default_run_begins_as_the_table_has_it():

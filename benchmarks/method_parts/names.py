@@ -38,3 +38,9 @@ def short(number: float) -> str:
         mantissa, _, exponent = f"{number:.1e}".partition("e")
         return f"{mantissa}e{int(exponent)}"
     return f"{number:.2g}"
+
+
+def digit(number: float) -> str:
+    """Return one digit of a number: 4e-1."""
+    mantissa, _, exponent = f"{number:.0e}".partition("e")
+    return f"{mantissa}e{int(exponent)}"

@@ -33,11 +33,17 @@ def federation(
     participants: int | None = None,
     compressor: Compressor | None = None,
     penalty: Penalty | None = None,
+    clients: int = 5,
 ) -> Federation:
     """The quadratics with ℓ1 for a method that minimises f + h, without it for others."""
-    given = penalty or (H if algorithm.solves == "f + h" else Zero())
+    given = penalty or solved_with(algorithm)
     options = {"participants": participants, "compressor": compressor or Identity()}
-    return Federation(quadratics(), algorithm, given, **options)
+    return Federation(quadratics(clients), algorithm, given, **options)
+
+
+def solved_with(algorithm: Algorithm) -> Penalty:
+    """The penalty with which a method minimises f + h: none if it ignores penalties."""
+    return H if algorithm.solves == "f + h" else Zero()
 
 
 def end(algorithm: Algorithm, rounds: int = 1000, watched: bool = False, **options: Any) -> Tensor:
@@ -52,15 +58,14 @@ def end(algorithm: Algorithm, rounds: int = 1000, watched: bool = False, **optio
 
 
 @cache
-def minimiser(penalty: Penalty) -> Tensor:
+def minimiser(penalty: Penalty, clients: int = 5) -> Tensor:
     """The minimiser of f + h: PGD comes to rounding in some hundred rounds."""
-    return end(PGD(1.0), rounds=300, penalty=penalty)
+    return end(PGD(1.0), rounds=300, penalty=penalty, clients=clients)
 
 
 def distance(algorithm: Algorithm, model: Tensor) -> float:
     """How far a model is from the minimiser of what a method solves."""
-    penalty = H if algorithm.solves == "f + h" else Zero()
-    return float((model - minimiser(penalty)).norm())
+    return float((model - minimiser(solved_with(algorithm))).norm())
 
 
 def rounds_to(tolerance: float, algorithm: Algorithm, participants: int | None = None) -> int:

@@ -139,11 +139,6 @@ SAID: tuple[tuple[str, str, list[Run]], ...] = (
         several("scaffnew", "probability", (1.0, 0.5, 0.3, 0.2, 0.1), to=1e-6),
     ),
     (
-        "proxskip",
-        "| iterations | {} | {} | {} | {} | {} |",
-        several("proxskip", "probability", (1.0, 0.5, 0.3, 0.2, 0.1), to=1e-6),
-    ),
-    (
         "za1",
         "{} instead of {} rounds to a distance of 10⁻⁶ with η_g = 0.5 and β = 0.1",
         several("za1", "server_step", (0.5, 1.0), beta=0.1, to=1e-6),
@@ -236,5 +231,5 @@ def tables(found: Any) -> Iterator[tuple[str, str]]:
 def sentences(found: Any) -> Iterator[tuple[str, str]]:
     """What pages say of these runs: the page and the words."""
     for page, words, numbers in found["said"]:
-        whole = "10⁻⁶" in words or "rounds with r" in words or "iterations" in words
+        whole = "10⁻⁶" in words or "rounds with r" in words
         yield page, words.format(*(f"{n:.0f}" if whole else short(n) for n in numbers))
