@@ -12,14 +12,18 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from sklearn.datasets import load_wine
 
+from fedcanon.compression import Clip, Quantise, RandomK, Sign, TopK
 from tests.test_tutorial import printed_as_shown
 
 PROJECT = Path(__file__).parents[1]
 TUTORIAL = (PROJECT / "docs" / "tutorial.md").read_text(encoding="utf-8")
 COMPARE = (PROJECT / "docs" / "how-to" / "compare.md").read_text(encoding="utf-8")
 NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?")
+SWEEPS = (PROJECT / "docs" / "how-to" / "sweeps.md").read_text(encoding="utf-8")
+COMPRESS = (PROJECT / "docs" / "how-to" / "compress-uploads.md").read_text(encoding="utf-8")
 COUNTED = ("rounds", "prox calls", "floats", "bytes")
 """Rows of a summary that are counted, and so the same on every machine."""
 
@@ -122,6 +126,53 @@ def test_a_comparison_prints_the_table_of_its_page(fedcanon, tmp_path, monkeypat
     said, found = numbers(shown), numbers(printed)[: len(numbers(shown))]
     near = np.isclose(said, found, rtol=0.3)
     assert near.mean() > 0.9  # the seconds are others
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("begin", "words_of_block"),
+    [
+        ("fedcanon sweep --over algorithm.beta=0.03", "grid"),
+        ("fedcanon path --kappas", "non-zeros"),
+    ],
+)
+def test_sweeps_and_paths_print_the_tables_of_their_page(
+    fedcanon, tmp_path, monkeypatch, begin, words_of_block
+):
+    monkeypatch.chdir(tmp_path)
+    command = re.search(rf"^{begin}(?:.*\\\n)*.*$", SWEEPS, re.MULTILINE)[0]
+    code, out, err = fedcanon(*shlex.split(command.replace("\\\n", " "))[1:])
+    assert code == 0, err
+    shown = block_with(SWEEPS, words_of_block)
+    assert words(shown) in words(out)
+    said, found = numbers(shown), numbers(out)[: len(numbers(shown))]
+    assert np.isclose(said, found, rtol=0.1, atol=0.02).mean() > 0.9  # others where trials tie
+
+
+@pytest.mark.parametrize(
+    ("name", "compressor"),
+    [
+        ("`top_k`", TopK()),
+        ("`random_k`", RandomK()),
+        ("`quantise`, 8 bits", Quantise(8)),
+        ("`quantise`", Quantise()),
+        ("`quantise`, 2 bits", Quantise(2)),
+        ("`sign`", Sign()),
+        ("`clip`", Clip()),
+    ],
+)
+def test_compressors_send_and_keep_what_their_table_says(name, compressor):
+    table = COMPRESS.partition("bytes of 220,840")[2]
+    row = re.search(rf"^\| {name} \|.*\| (\S+) \| (.*)\|$", table, re.MULTILINE)
+    size = 55_210
+    rng = np.random.default_rng(0)
+    u = torch.from_numpy(rng.standard_normal(size, dtype=np.float32))
+    sent = compressor(u, rng)
+    assert [sent.bytes] == numbers(row[1])
+    if name != "`clip`":
+        lost = float((sent.vector - u).square().sum() / u.square().sum())
+        kept = [compressor.contraction(size), 1 - lost]
+        assert kept == pytest.approx(numbers(row[2]), rel=0.05)
 
 
 @pytest.mark.slow
