@@ -7,7 +7,7 @@
 - estimators: rounds and errors of the estimators for scikit-learn.
 - settings: what single settings of methods do on the quadratics.
 - newton: the rounds of Newton on breast cancer and on A9A.
-- drawn: FedExP on least squares, and compressed FedCanon+ on logistic losses, of drawn data.
+- drawn: FedExP on least squares, and FedCanon+, also compressed, on logistic losses of drawn data.
 
 Every finished run is kept in ``--work`` and is not repeated. Results go to ``--results`` as JSON,
 with the sentences of the pages that have numbers from there, and as Markdown tables. ``--smoke``
@@ -16,11 +16,9 @@ shows in seconds that it works.
 
 from __future__ import annotations
 
-import argparse
 import json
-from pathlib import Path
 
-from comparison.journal import Journal
+from comparison.parts import options_of, working
 from method_parts import (
     compression,
     digits,
@@ -33,11 +31,7 @@ from method_parts import (
 )
 from rich.console import Console
 from rich.markdown import Markdown
-from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from fedcanon.threads import one_thread
-
-FOLDER = Path(__file__).parent
 PARTS = {
     "stops": stops,
     "digits": digits,
@@ -51,16 +45,9 @@ PARTS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("part", choices=PARTS)
-    parser.add_argument("--work", type=Path, default=FOLDER.parent / "runs" / "methods")
-    parser.add_argument("--results", type=Path, default=FOLDER / "results")
-    parser.add_argument("--smoke", action="store_true", help="the least of it")
-    options = parser.parse_args()
+    options = options_of("methods", __doc__, PARTS).parse_args()
     part = PARTS[options.part]
-    journal = Journal(options.work / f"{options.part}.jsonl")
-    columns = (MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
-    with one_thread(), Progress(*columns) as progress:
+    with working(options) as (journal, progress):
         found = part.measure(journal, progress, smoke=options.smoke)
     options.results.mkdir(parents=True, exist_ok=True)
     written = {**found, "sentences": [] if options.smoke else list(part.sentences(found))}

@@ -12,23 +12,14 @@ works.
 
 from __future__ import annotations
 
-import argparse
-from pathlib import Path
-
 from comparison import convex, convex_report, networks, networks_report
-from comparison.journal import Journal
+from comparison.parts import options_of, working
 from rich.console import Console
 from rich.markdown import Markdown
-from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-from fedcanon.threads import one_thread
-
-FOLDER = Path(__file__).parent
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("part", choices=("convex", "networks"))
+    parser = options_of("rounds", __doc__, ("convex", "networks"))
     parser.add_argument("--first", type=int, help="only so many of the problems")
     parser.add_argument(
         "--rounds", type=int, default=convex.CAP, help="convex: at most so many of other methods"
@@ -36,17 +27,12 @@ def main() -> None:
     parser.add_argument(
         "--size", choices=networks.SIZES, default="medium", help="networks: how much"
     )
-    parser.add_argument("--work", type=Path, default=FOLDER.parent / "runs" / "rounds")
-    parser.add_argument("--results", type=Path, default=FOLDER / "results")
-    parser.add_argument("--smoke", action="store_true", help="the least of it")
     options = parser.parse_args()
     if options.smoke:
         options.first, options.rounds = 1, 20
-    journal = Journal(options.work / f"{options.part}.jsonl")
     path = options.results / f"rounds-{options.part}"
     size = networks.SMOKE if options.smoke else networks.SIZES[options.size]
-    columns = (MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
-    with one_thread(), Progress(*columns) as progress:
+    with working(options) as (journal, progress):
         if options.part == "convex":
             found = convex.compare(journal, options.rounds, options.first, progress)
             summary = convex_report.report(found, options.rounds, path)

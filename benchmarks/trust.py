@@ -14,22 +14,17 @@ from one measurement to the next.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 
-from comparison.journal import Journal
+from comparison.parts import options_of, working
 from rich.console import Console
 from rich.markdown import Markdown
-from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-from fedcanon.threads import one_thread
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # the audit is that of the tests
 
 from trust_parts import accountant, clients, generalisation, records, rules
 
-FOLDER = Path(__file__).parent
 PARTS = {
     "clients": clients,
     "accountant": accountant,
@@ -40,17 +35,10 @@ PARTS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("part", choices=PARTS)
-    parser.add_argument("--work", type=Path, default=FOLDER.parent / "runs" / "trust")
-    parser.add_argument("--results", type=Path, default=FOLDER / "results")
-    parser.add_argument("--smoke", action="store_true", help="the least of it")
-    options = parser.parse_args()
+    options = options_of("trust", __doc__, PARTS).parse_args()
     part = PARTS[options.part]
     size = part.SMOKE if options.smoke else part.FULL
-    journal = Journal(options.work / f"{options.part}.jsonl")
-    columns = (MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
-    with one_thread(), Progress(*columns) as progress:
+    with working(options) as (journal, progress):
         found = part.measure(journal, size, progress)
     Console().print(Markdown(part.report(found, size, options.results / f"trust-{options.part}")))
 

@@ -4,21 +4,37 @@ import re
 import runpy
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fedcanon import build, load_config
+from tests.test_run_pages import numbers, words
 
 PROJECT = Path(__file__).parents[1]
 EXAMPLES = PROJECT / "examples"
 PAGES = [PROJECT / "README.md", *sorted((PROJECT / "docs").glob("**/*.md"))]
 
 
+SHOWN = re.compile(
+    r'^```python title="examples/(\w+\.py)"\n(?:(?!^```$).)*^```$[^`]*^```text\n(.*?)^```$',
+    re.DOTALL | re.MULTILINE,
+)
+PRINTED = {name: text for page in PAGES for name, text in SHOWN.findall(page.read_text("utf-8"))}
+"""What pages show as the output of a program, right below it."""
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("[!_]*.py")), ids=lambda path: path.name)
-def test_example_runs_and_prints(path, capsys, monkeypatch, tmp_path):
+def test_example_prints_what_its_page_shows(path, capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)  # for what it writes
     runpy.run_path(str(path), run_name="__main__")
-    assert capsys.readouterr().out.strip()
+    printed = capsys.readouterr().out
+    assert printed.strip()
+    if shown := PRINTED.get(path.name):
+        assert words(printed) == words(shown)
+        said, found = numbers(shown), numbers(printed)
+        # Rounding errors, and what a processor makes of networks in single precision, differ.
+        assert np.isclose(said, found, rtol=0.1, atol=1e-12).mean() > 0.7, printed
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.toml")), ids=lambda path: path.name)

@@ -80,6 +80,8 @@ def sentences(found: Any) -> Iterator[tuple[str, str]]:
     both = objective("FedCanon", 6)
     if both == objective("FedCanon II", 6):
         yield "fedcanon2", f"in the default run both end with objective {both}"
+    yield "../index", f"default run ends with {zeros(plus)} of its penalised weights at 0"
+    yield "../../README", f"has test accuracy {accuracy('FedAvg')} and no zeros"
     yield (
         "fedavg",
         f"it reaches test accuracy {accuracy('FedAvg')} with no zeros, FedCanon+ {accuracy(plus)} "

@@ -24,6 +24,8 @@ from method_parts.names import digit, short
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "structural_drift.py"
 K = 10
+STEPS = (1, 2, 5, 10, 20)
+"""The numbers of local steps by which the drift is shown."""
 WAYS = (0.3, 1.0, 2.0, 4.0, 8.0, 15.0)
 """βKL: how far clients go between two rounds."""
 COMPRESSORS = {"no compression": Identity(), "`top_k`, 2 of 20 entries": TopK(0.1)}
@@ -45,6 +47,7 @@ class UnbiasedQuantise(Quantise):
         return super().decode(parts, size) / self.contraction(size)
 
 
+DRIFTING = {"FedCanon": "FedCanon", "FedCanon+": "FedCanonPlus"}
 UNBIASED = {"random": UnbiasedRandomK(0.1), "2 bits": UnbiasedQuantise(2)}
 EXTRAPOLATED = {
     "FedExP": FedExP(beta=0.3, local_steps=K, epsilon=1e-12),
@@ -82,6 +85,12 @@ def compressed(way: float, compressor: str, rounds: int, participants: int | Non
     return {"norm": last.gradient_norm, "length": float(federation.model.norm())}
 
 
+def drifted(local_steps: int, rounds: int) -> Outcome:
+    """‖G‖ of FedCanon and FedCanon+ at the end of the example."""
+    histories = runpy.run_path(str(EXAMPLE))["compare"](rounds, local_steps)
+    return {name: records[-1].gradient_norm for name, records in histories.items()}
+
+
 def measure(journal: Journal, progress: Progress, *, smoke: bool) -> Any:
     """All runs; a few rounds of each for a short look."""
     task = progress.add_task("", total=None)
@@ -102,6 +111,7 @@ def measure(journal: Journal, progress: Progress, *, smoke: bool) -> Any:
             ]
             for label in COMPRESSORS
         },
+        "drift": [outcome(drifted, local_steps=steps, rounds=few) for steps in STEPS],
         "unbiased": {
             label: outcome(compressed, way=1.0, compressor=label, rounds=few, participants=None)[
                 "length"
@@ -112,9 +122,15 @@ def measure(journal: Journal, progress: Progress, *, smoke: bool) -> Any:
 
 
 def tables(found: Any) -> Iterator[tuple[str, str]]:
-    """The table of the page on compression."""
+    """The tables of the pages on compression and on theory."""
     rows = [(label, *map(digit, norms)) for label, norms in found["ways"].items()]
     yield "local-ways", table(("βKL", *(f"{way:g}" for way in WAYS)), rows)
+    rows = [(label, *_drift(found, name)) for label, name in DRIFTING.items()]
+    yield "drift", table(("K", *map(str, STEPS)), rows)
+
+
+def _drift(found: Any, name: str) -> list[str]:
+    return [f"{one[name]:.1e}".replace("e-0", "e-") for one in found["drift"]]
 
 
 def sentences(found: Any) -> Iterator[tuple[str, str]]:
@@ -124,6 +140,12 @@ def sentences(found: Any) -> Iterator[tuple[str, str]]:
         "fedexp",
         f"the distance to it is {near[0]} after 100 rounds and {near[1]} after 300; FedAvg has "
         f"{far[0]} and {far[1]}",
+    )
+    ten = STEPS.index(10)
+    canon, plus = (_drift(found, name)[ten] for name in DRIFTING.values())
+    yield (
+        "../../README",
+        f"‖G‖ after 200 rounds is {canon} for FedCanon and {plus} for FedCanon+",
     )
     scaled, undivided = map(digit, found["unbiased"].values())
     yield (
