@@ -186,6 +186,47 @@ def test_the_model_built_by_hand_prints_what_its_page_shows(capsys):
     assert removed == pytest.approx(numbers(shown)[1], abs=5)
 
 
+@pytest.mark.slow
+def test_a_network_of_ones_own_runs_as_its_page_shows(fedcanon, tmp_path, monkeypatch):
+    monkeypatch.chdir(PROJECT)
+    page = (PROJECT / "docs" / "how-to" / "models.md").read_text(encoding="utf-8")
+    shown = block_with(page, "examples.own_network:network")
+    code, out, err = fedcanon("run", "examples/own_network.toml", "--folder", str(tmp_path / "run"))
+    assert code == 0, err
+    assert words(shown) in words(out)
+    said, found = numbers(shown), numbers(out)[: len(numbers(shown))]
+    assert np.isclose(said, found, rtol=0.1).mean() > 0.9  # the seconds are others
+
+
+@pytest.mark.slow
+def test_an_observer_stops_where_the_page_on_runs_says(capsys):
+    page = (PROJECT / "docs" / "how-to" / "runs.md").read_text(encoding="utf-8")
+    programs = re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    (program,) = [text for text in programs if "class Enough" in text]
+    exec(compile(program, "page", "exec"), {})
+    shown = re.search(r"It prints `(accuracy .*?)`", page)[1]
+    printed = capsys.readouterr().out
+    assert words(printed) == words(shown)
+    assert numbers(printed) == pytest.approx(numbers(shown), abs=5)
+
+
+def test_the_run_of_the_tutorial_is_also_in_other_pages():
+    head, measures = block_with(TUTORIAL, "stationarity").split("\n\n")
+    readme = (PROJECT / "README.md").read_text(encoding="utf-8")
+    assert block_with(readme, "stationarity").split() == (head + measures).split()
+    steps = (PROJECT / "docs" / "how-to" / "steps.md").read_text(encoding="utf-8")
+    assert block_with(steps, "gain = ").strip() in " ".join(head.split())
+
+
+def test_digits_are_spread_as_the_page_on_partitions_shows(fedcanon, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page = (PROJECT / "docs" / "how-to" / "partitions.md").read_text(encoding="utf-8")
+    command = re.search(r"^fedcanon data digits .*$", page, re.MULTILINE)[0]
+    code, out, err = fedcanon(*shlex.split(command)[1:])
+    assert code == 0, err
+    assert printed_as_shown(re.sub(r"^ +…$", "…", block_with(page, "label skew"), flags=re.M), out)
+
+
 def test_the_table_of_cellars_is_spread_as_the_page_on_data_shows(fedcanon, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     wine = load_wine(as_frame=True).frame
