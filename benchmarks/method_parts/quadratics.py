@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedcanon import PGD, Algorithm, Federation, Problem, Quadratic, fit
+from fedcanon import PGD, Algorithm, Federation, Problem, Quadratic
 from fedcanon.algorithms import Facts
 from fedcanon.compression import Compressor, Identity
 from fedcanon.penalties import L1, Penalty, Zero
@@ -46,12 +46,9 @@ def solved_with(algorithm: Algorithm) -> Penalty:
     return H if algorithm.solves == "f + h" else Zero()
 
 
-def end(algorithm: Algorithm, rounds: int = 1000, watched: bool = False, **options: Any) -> Tensor:
-    """The model after so many rounds; if it is watched, a run that diverges halves its steps."""
+def end(algorithm: Algorithm, rounds: int = 1000, **options: Any) -> Tensor:
+    """The model after so many rounds."""
     run = federation(algorithm, **options)
-    if watched:
-        fit(run, rounds, may_slow_down=True)
-        return run.model
     for _ in range(rounds):
         run.step()
     return run.model

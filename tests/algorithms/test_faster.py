@@ -17,10 +17,11 @@ from fedcanon import (
     Problem,
     fit,
 )
-from fedcanon.algorithms import FedAvg, FedCanonII, Scaffold, StepDecay
+from fedcanon.algorithms import PGD, Facts, FedAvg, FedCanonII, Scaffold, StepDecay
 from fedcanon.compression import TopK
 from fedcanon.objectives import Logistic
 from fedcanon.penalties import L1, MCP, Zero, on_weights
+from fedcanon.runs.named import make_algorithm
 from fedcanon.runs.steps import fill_in, find_facts
 from tests.problems import logistics, quadratics, smoothness
 
@@ -153,6 +154,18 @@ def test_a_vanishing_gain_is_fedavg(method):
         damped.step()
         fedavg.step()
         assert torch.allclose(damped.model, fedavg.model, atol=1e-13, rtol=0)
+
+
+@pytest.mark.parametrize("participants", [1, 2, 3, 4])
+def test_automatic_steps_converge_however_few_take_part(participants):
+    problem, penalty = quadratics(), L1(0.3)
+    algorithm = make_algorithm(fill_in({"name": "fedcanon+"}, Facts(1.0)))
+    federation = Federation(problem, algorithm, penalty, participants=participants)
+    exact = Federation(problem, PGD(1.0), penalty)
+    for _ in range(600):
+        federation.step()
+        exact.step()
+    assert torch.allclose(federation.model, exact.model, atol=1e-6, rtol=0)
 
 
 @pytest.mark.slow

@@ -184,7 +184,7 @@ class FedCanonPlus(_Canon, Relayed, Recalling, Cached):
     q = 1 − 0.3|S|/N, and α is the upper limit of the step. Clients and messages are the same, and
     so are the fixed points (z = w).
 
-        server:  a = min(α, max(q/L̂, min(βK, 0.3α)));  w⁺ = prox_{ah}(z − a v̄)
+        server:  a = min(α, max(q/L̂, min(βK|S|/N, 0.3α)));  w⁺ = prox_{ah}(z − a v̄)
                  θ ← 1 if ⟨z − w⁺, w⁺ − w⟩ > 0
                  θ⁺ = (1 + √(1 + 4θ²))/2;  z⁺ = w⁺ + ((θ − 1)/θ⁺)(w⁺ − w);  b = (z − z⁺)/a
     """
@@ -237,10 +237,11 @@ class FedCanonPlus(_Canon, Relayed, Recalling, Cached):
             curvature = self._curvature(server, v, share)
             # L̂ is too small where the last move had little curvature, hence 0.7; with few clients
             # in a round it is too large, because it also contains how they differ. Noise makes the
-            # step smaller, which helps, and then ever smaller, which does not: hence a floor.
+            # step smaller, which helps, and then ever smaller, which does not: hence a floor. The
+            # fewer clients, the older the gradients in e, and the shorter the steps that they bear.
             total = sent["beta"] * self.local_steps
             measured = (1 - 0.3 * share) / curvature if curvature else total
-            step = min(step, max(min(total, 0.3 * step), measured))
+            step = min(step, max(min(share * total, 0.3 * step), measured))
         z = w = prox(server["z"] - step * v, step)
         if self.accelerated:
             z, theta = self._extrapolated(server, w)
