@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import shutil
 import signal
 import sys
 from dataclasses import asdict
@@ -130,21 +131,33 @@ def go_on(folder):
         train(SMALL, folder=folder)
 
 
-def die_before_operation(number, folder):
-    """Go on, and die before the n-th file in the folder is opened, renamed or removed."""
-    seen = 0
+def copy_before_operations(folder, copies):
+    """Train, and copy the folder before every file in it is opened, renamed or removed.
+
+    A copy is what a process leaves that is killed there.
+    """
+    copying = False
 
     def hook(event, arguments):
-        nonlocal seen
-        if event in ("open", "os.rename", "os.remove", "os.mkdir") and str(folder) in str(
-            arguments[0]
-        ):
-            seen += 1
-            if seen == number:
-                os.kill(os.getpid(), signal.SIGKILL)
+        nonlocal copying
+        concerns = event in ("open", "os.rename", "os.remove", "os.mkdir")
+        if not copying and concerns and str(folder) in str(arguments[0]):
+            copying = True
+            copy = copies / str(len(list(copies.iterdir())))
+            copy.mkdir()
+            if folder.exists():
+                shutil.copytree(folder, copy / "run")
+            copying = False
 
+    copies.mkdir()
     sys.addaudithook(hook)
-    go_on(folder)
+    train(SMALL, folder=folder)
+
+
+def on_disk(folder):
+    """All that is in a folder: files with their contents, and folders."""
+    paths = {path.relative_to(folder): path for path in folder.rglob("*")}
+    return {name: path.is_file() and path.read_bytes() for name, path in paths.items()}
 
 
 @pytest.fixture(scope="module")
@@ -156,13 +169,17 @@ def undisturbed(tmp_path_factory):
 
 @pytest.mark.slow
 def test_death_before_every_file_operation(undisturbed, tmp_path):
-    number, deaths = 1, 0
-    while killed(die_before_operation, number, tmp_path / str(number)):
-        deaths += 1
-        go_on(tmp_path / str(number))
-        assert outcome(tmp_path / str(number)) == undisturbed, number
-        number += 1
-    assert outcome(tmp_path / str(number)) == undisturbed
+    folder, copies = tmp_path / "run", tmp_path / "copies"
+    assert not killed(copy_before_operations, folder, copies)
+    assert outcome(folder) == undisturbed
+    shutil.rmtree(folder)
+    deaths, left = len(list(copies.iterdir())), None
+    for number in range(deaths):
+        copy = copies / str(number)
+        before, left = left, on_disk(copy)
+        if left != before:  # what was opened to be read has changed nothing
+            go_on(copy / "run")
+            assert outcome(copy / "run") == undisturbed, number
     assert deaths > 60  # six checkpoints, the history, the model and all that is in the folder
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy.special import chdtrc
 
 from fedcanon.errors import FedcanonError
 from fedcanon.statistics.study import Study
@@ -45,7 +45,7 @@ class Differences:
     @property
     def p(self) -> Array:
         """The p-values of Q, if all sites had the same coefficient."""
-        p: Array = stats.chi2.sf(self.q, len(self.sites) - 1)
+        p: Array = chdtrc(len(self.sites) - 1, self.q)
         return p
 
     @property

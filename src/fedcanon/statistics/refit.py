@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy.special import ndtr, ndtri
 from torch import Tensor
 
 from fedcanon.errors import FedcanonError
@@ -96,6 +96,6 @@ def wald(
 ) -> tuple[Array, Array, Array, Array]:
     """Return z values, p-values, and the lower and upper ends of intervals of normal estimates."""
     z = estimates / errors
-    p = 2 * stats.norm.sf(np.abs(z))
-    width = stats.norm.ppf(0.5 + level / 2) * errors
+    p = 2 * ndtr(-np.abs(z))
+    width = ndtri(0.5 + level / 2) * errors
     return z, p, estimates - width, estimates + width
