@@ -58,14 +58,14 @@ def _become(command, environment):
         gc.enable()  # which subprocess disables for a fork
         gc.freeze()  # nothing of before is collected, of which the files are closed now
         os.closerange(3, os.sysconf("SC_OPEN_MAX"))
-        sys.stdin, sys.stdout, sys.stderr = (open(k, "w" if k else "r") for k in range(3))
+        sys.stdin, sys.stdout, sys.stderr = (os.fdopen(k, "w" if k else "r") for k in range(3))
         if environment is not None:
             os.environ.clear()
             os.environ.update(environment)
         tempfile.tempdir = None  # the environment may name another
         if command[0] == "-m":
             sys.argv = command[1:]
-            sys.path.insert(0, os.getcwd())
+            sys.path.insert(0, str(Path.cwd()))
             runpy.run_module(command[1], run_name="__main__", alter_sys=True)
         else:
             sys.argv = command
