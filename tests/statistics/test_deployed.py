@@ -23,11 +23,12 @@ from tests.statistics.test_study import TABLES
 from tests.waiting import PATIENCE, until
 
 STUDY = {
-    "label": "visits",
-    "family": "gaussian",  # with κ given, a model is a few questions
-    "columns": ["age", "sex", "noise1", "noise2"],
+    "label": "ill",
+    "columns": ["age", "sex", "noise1"],
     "free": ["age"],
-    "penalty": {"name": "mcp", "kappa": 0.01},
+    "choose": "bic",
+    "penalty": {"name": "mcp"},  # on its path many models are the one before: few questions
+    "splines": {"age": 3},
 }
 
 
