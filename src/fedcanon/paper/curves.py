@@ -85,7 +85,8 @@ def draw(
 
 def _style(number: int, points: int) -> dict[str, Any]:
     style: dict[str, Any] = {"color": COLOURS[number % len(COLOURS)]}
-    style["linestyle"] = ("-", "--", "-.", ":")[number % 4]  # curves may lie on each other
+    dashes = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))  # curves may lie on each other
+    style["linestyle"] = dashes[number % len(dashes)]
     if points <= 12:
         style |= {"marker": "os^Dv"[number % 5], "markersize": 3.5}
     return style
