@@ -43,6 +43,7 @@ def test_random_changes_of_images_are_in_the_headers():
     assert "dirichlet:0.2, augmented by crop; flip" in facts_of(config, None)["data"]
 
 
+@pytest.mark.slow
 def test_run_writes_a_picture(fedcanon, tmp_path):
     code, _, _ = fedcanon("run", *SHORT, "--plot", str(tmp_path / "run.png"))
     assert code == 0

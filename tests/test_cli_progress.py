@@ -78,6 +78,7 @@ def test_parts_of_the_paper_are_counted(capsys, every_time):
     assert [line.split(" · ")[0] for line in lines] == ["theorems 1 of 3", "theorems 2 of 3"]
 
 
+@pytest.mark.slow
 def test_a_study_tells_how_far_it_is_and_prints_nothing_but_results(fedcanon, every_time, tmp_path):
     rng = np.random.default_rng(0)
     table = pd.DataFrame({"x": rng.normal(size=60), "ill": np.arange(60) % 2})

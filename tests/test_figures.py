@@ -67,6 +67,7 @@ def test_pages_say_what_was_measured(part, part_of):
         assert words in text, page
 
 
+@pytest.mark.slow
 def test_methods_come_as_near_in_as_many_rounds_as_their_pages_say(part_of):
     stops = part_of("stops")
     short = {"feddr", "scaffnew", "za1", "feddyn"}

@@ -120,6 +120,7 @@ def test_and_converge_where_they_are_contractions_all_the_same(compressor):
     assert stationarity_after(federation, 1000, 1e-12) < 1e-12
 
 
+@pytest.mark.slow
 def test_a_limit_is_kept_in_every_upload_until_nothing_exceeds_it():
     federation = federation_with(Clip(0.05), participants=10)
     moves = []

@@ -245,6 +245,7 @@ def test_published_fedmid_of_one_client_and_step_counts_the_penalty_twice(on):
     assert approach(federation, twice, 2000) < GOAL
 
 
+@pytest.mark.slow
 def test_the_error_of_fast_fedda_falls_like_one_over_t(on):
     federation = Federation(on.problem, FastFedDA(1 / (2 * on.L), 5, mu=0.1), L1(on.kappa))
     errors = [approach(federation, on.optima["f + h"], rounds) for rounds in (75, 150, 300)]

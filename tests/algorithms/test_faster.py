@@ -156,6 +156,7 @@ def test_a_vanishing_gain_is_fedavg(method):
         assert torch.allclose(damped.model, fedavg.model, atol=1e-13, rtol=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("participants", [1, 2, 3, 4])
 def test_automatic_steps_converge_however_few_take_part(participants):
     problem, penalty = quadratics(), L1(0.3)

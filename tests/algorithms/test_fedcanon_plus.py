@@ -45,6 +45,7 @@ def test_table(row):
     assert order / 10 < plain < order * 10
 
 
+@pytest.mark.slow
 def test_structural_drift_of_fedcanon_is_linear_in_beta():
     """|z∞ − z*| ∝ β(K − 1): a tenth of the local step leaves a tenth of the distance."""
     problem, penalty = quadratics(), L1(0.3)
@@ -57,6 +58,7 @@ def test_structural_drift_of_fedcanon_is_linear_in_beta():
     assert 9 < coarse / fine < 11
 
 
+@pytest.mark.slow
 def test_structural_drift_at_the_predicted_point():
     """0 ∈ (I − β(K − 1)/2 ∇²f)∇f(z) + ∂h(z), to first order in β."""
     problem, penalty, beta, K = quadratics(), L1(0.3), 0.001, 10

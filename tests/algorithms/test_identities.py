@@ -508,11 +508,13 @@ def split(case, algorithm, penalty=None, **options):
     return case.path(algorithm, penalty, SOLVED, **options)
 
 
+@pytest.mark.slow
 def test_23_fedadmm_is_feddr(case, solver):
     fedadmm = split(case, FedADMM(eta=case.L, **solver))
     assert difference(fedadmm, split(case, FedDR(eta=1 / case.L, **solver))) < 1e-13
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("relaxation", "participants"), [(0.6, 5), (1.5, 5), (1.5, 2)])
 def test_24_relaxed_fedadmm_is_relaxed_feddr(case, solver, relaxation, participants):
     """With all clients, and with the same two of five in each round."""
@@ -522,11 +524,13 @@ def test_24_relaxed_fedadmm_is_relaxed_feddr(case, solver, relaxation, participa
     assert difference(fedadmm, feddr) < 1e-13
 
 
+@pytest.mark.slow
 def test_25_fedpd_that_never_skips_is_fedadmm_without_penalty(case, solver):
     fedpd = split(case, FedPD(eta=1 / case.L, **solver))
     assert difference(fedpd, split(case, FedADMM(eta=case.L, **solver), Zero())) < 1e-13
 
 
+@pytest.mark.slow
 def test_26_feddyn_is_fedadmm_without_penalty(case):
     feddyn = split(case, FedDyn(strength=case.L, **case.exact))
     assert difference(feddyn, split(case, FedADMM(eta=case.L, **case.exact), Zero())) < 1e-12
@@ -544,6 +548,7 @@ def test_26_does_not_hold_with_inexact_solvers(case):
     assert difference(feddyn, split(case, FedADMM(eta=case.L, **case.rough), Zero())) > 1e-3
 
 
+@pytest.mark.slow
 def test_25_26_23_chain(case):
     """FedPD = FedDyn (here against the two ends of the chain) = FedADMM = FedDR, without h."""
     feddyn = split(case, FedDyn(strength=case.L, **case.exact))
@@ -551,6 +556,7 @@ def test_25_26_23_chain(case):
     assert difference(feddyn, split(case, FedDR(eta=1 / case.L, **case.exact), Zero())) < 1e-12
 
 
+@pytest.mark.slow
 def test_27_feddr_with_relaxation_2_is_fedsplit(case):
     feddr = split(case, FedDR(eta=1 / case.L, relaxation=2.0, **case.exact), Zero())
     assert difference(feddr, reference.fedsplit(case.problem, 1 / case.L, SOLVED)) < 1e-12

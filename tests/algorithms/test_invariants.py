@@ -77,6 +77,7 @@ def test_e_is_the_mean_of_all_v_for_any_participation_and_weights(sets, weights)
             assert error < 1e-12
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=30)
 @given(rounds=st.integers(1, 15), K=st.integers(1, 8))
 def test_control_variables_sum_to_zero_with_all_clients(rounds, K):
@@ -152,6 +153,7 @@ SERVER_MEANS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SERVER_MEANS)
 @settings(deadline=None, max_examples=25)
 @given(sets=rounds_of_sets, weights=client_weights)
@@ -170,6 +172,7 @@ def test_the_server_holds_the_mean_of_all_clients(name, sets, weights):
     assert largest(federation.server[on_server] - before) > 1e-6
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=40)
 @given(
     rounds=st.integers(2, 12), p=st.floats(0.1, 1), weights=client_weights, seed=st.integers(0, 9)
@@ -183,6 +186,7 @@ def test_the_controls_of_scaffnew_sum_to_zero(rounds, p, weights, seed):
     assert max(largest(state["e"]) for state in federation.engine.clients.values()) > 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("topology", ["star", "ring", "grid", "complete", "erdos-renyi:0.5"])
 @settings(deadline=None, max_examples=20)
 @given(
@@ -197,6 +201,7 @@ def test_the_controls_of_decentralised_proxskip_sum_to_zero(topology, rounds, p,
     assert max(largest(state["e"]) for state in federation.engine.clients.values()) > 1e-3
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=40)
 @given(
     rounds=st.integers(1, 12),
@@ -357,6 +362,7 @@ def test_compressed_uploads_cost_their_bytes(compressor):
 SAMPLED = {name: cls for name, cls in ALGORITHMS.items() if cls.partial_participation}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SAMPLED)
 def test_two_of_five_clients_may_take_part(name):
     """Sampled clients only get a state; the run stays near where all clients would take it."""

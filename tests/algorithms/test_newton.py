@@ -83,6 +83,7 @@ def trained(problem, penalty, rounds=15, tolerance=1e-9):
     return result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kappa", [0.01, 0.001])
 def test_breast_cancer(kappa):
     X, y = standardised(load_breast_cancer)
@@ -98,6 +99,7 @@ def test_breast_cancer(kappa):
         assert ((weights == 0) == (coefficients == 0)).all()
 
 
+@pytest.mark.slow
 @pytest.mark.data("a9a")
 @pytest.mark.parametrize("kappa", [1e-3, 1e-4])
 def test_sparse_features_of_a9a(kappa):
@@ -134,6 +136,7 @@ def test_any_convex_penalty(penalty):
     trained(breast_cancer(), penalty)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("penalty", [CONVEX[1], CONVEX[3], CONVEX[5]], ids=str)
 def test_any_convex_penalty_where_the_hessian_is_singular(penalty):
     trained(wide()[2], penalty, rounds=5, tolerance=1e-8)
@@ -190,6 +193,7 @@ def test_without_a_penalty_half_the_step_is_half_the_way():
     assert torch.allclose(half, full / 2, rtol=1e-8, atol=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "penalty", [L1(0.1), L1(1.0), MCP(0.5, 3.0), GroupLasso(0.5, groups=10)], ids=str
 )
@@ -247,6 +251,7 @@ def test_floats_and_prox_calls():
     assert cost.server_prox > 2
 
 
+@pytest.mark.slow
 def test_it_goes_on_from_a_checkpoint_in_the_middle_of_refused_steps(tmp_path):
     start = 10 * torch.from_numpy(np.random.default_rng(1).standard_normal(31))
     one, two = (Federation(breast_cancer(start), Newton(), L1(0.01)) for _ in range(2))

@@ -149,6 +149,7 @@ def test_steps_outside_the_domain_of_the_prox_are_refused(name):
         federation.step()
 
 
+@pytest.mark.slow
 def test_fast_fedda_needs_the_prox_up_to_two_over_mu():
     """A/D tends to 2/μ: within the domain for μ = 0.6 for ever, outside for μ = 0.4 in the end."""
     fit(Federation(PROBLEM, FastFedDA(0.1, 5, mu=0.6), WEAK), 300, evaluate_every=300)

@@ -180,6 +180,7 @@ def optimum():
     return torch.linalg.solve(A, sum(client.A @ client.b for client in PROBLEM.clients))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("topology", ["ring", "grid", "complete", "erdos-renyi:0.5", "star"])
 def test_every_node_reaches_the_optimum(topology, optimum):
     algorithm = DecentralisedProxSkip(beta=BETA, probability=1.0, topology=topology)
@@ -193,6 +194,7 @@ def test_every_node_reaches_the_optimum(topology, optimum):
     assert apart[-1] < 1e-12
 
 
+@pytest.mark.slow
 def test_every_node_reaches_the_optimum_when_it_skips_communications(optimum):
     algorithm = DecentralisedProxSkip(beta=BETA, probability=0.3, topology="ring")
     federation = Federation(PROBLEM, algorithm, Zero())

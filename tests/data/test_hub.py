@@ -287,6 +287,7 @@ def test_femnist_knows_its_writers_and_has_data_held_out(tmp_path, monkeypatch):
     assert data.train.inputs.max() == pytest.approx((1 - femnist.MEAN) / femnist.STD)
 
 
+@pytest.mark.slow
 def test_tiny_imagenet_is_tested_on_its_validation_split(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     splits = {"train": images(400, 200, (64, 64, 3)), "valid": images(200, 200, (64, 64, 3))}

@@ -327,6 +327,7 @@ def real(name):
     return Path(os.environ["FEDCANON_DATA"]) / name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "file",
     [

@@ -200,6 +200,7 @@ LEAF_FILES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.data("femnist")
 def test_the_json_files_of_leaf_hold_the_images_of_the_archives():
     shards = folder("femnist") / "leaf_json"

@@ -30,6 +30,7 @@ def distance_between_optima(alpha, seed):
     return np.mean([np.linalg.norm(a - b) for a, b in pairs])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_models_differ_more_as_alpha_grows(seed):
     distances = [distance_between_optima(alpha, seed) for alpha in (0.0, 0.5, 1.0)]

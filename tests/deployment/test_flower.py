@@ -303,6 +303,7 @@ class TestInit:
         assert 'pip install "fedcanon[flower]"' in err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("first", "then"), [("deployed", "local"), ("local", "deployed")])
 def test_a_run_does_not_change_between_flower_and_other_engines(first, then):
     world = World(quadratics(clients=2, d=3), FedCanonPlus(0.5, 0.1, 3), L1(0.1), "server")

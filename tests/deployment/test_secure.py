@@ -53,6 +53,7 @@ def world(clients=CLIENTS, d=3, method=METHOD, **settings):
 # The same results
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("accelerated", [False, True])
 def test_a_secure_run_is_the_plain_run_up_to_the_fixed_point(accelerated):
     problem = logistics(clients=4, d=8, samples=30)

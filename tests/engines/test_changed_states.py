@@ -120,6 +120,7 @@ def number(state):
     return state["n"]
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(
     rounds=st.lists(

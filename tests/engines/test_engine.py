@@ -105,6 +105,7 @@ def test_a_temporary_leaf_may_change_afterwards_and_is_not_changed_by_the_sum():
     assert torch.equal(tree.total()["u"], torch.full((3,), 6.0))
 
 
+@pytest.mark.slow
 @given(
     uploads=st.lists(
         st.tuples(st.floats(0.01, 100), st.floats(-1e3, 1e3)), min_size=1, max_size=20

@@ -46,6 +46,7 @@ def test_groups_have_the_losses_and_the_gradient_of_single_clients(gradient):
         assert found.gradient is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gradient", [False, True])
 def test_groups_have_the_same_bits_for_any_number_of_workers(gradient):
     given = problem(clients=301)

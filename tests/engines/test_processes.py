@@ -126,6 +126,7 @@ def deadly(folder, times):
     return Problem(clients, torch.tensor([1.0, 2.0, 3.0]))
 
 
+@pytest.mark.slow
 def test_a_killed_worker_is_replaced_and_its_clients_run_again(tmp_path):
     method = FedCanonPlus(0.5, 0.1, 2)
     undisturbed = trained(deadly(tmp_path / "none", 0), method, Local())
@@ -135,6 +136,7 @@ def test_a_killed_worker_is_replaced_and_its_clients_run_again(tmp_path):
     assert [(tmp_path / "two" / k).read_text() for k in "14"] == ["died\ndied\n"] * 2
 
 
+@pytest.mark.slow
 def test_clients_that_always_end_their_process_are_given_up(tmp_path):
     federation = Federation(deadly(tmp_path, 10), FedCanonPlus(0.5, 0.1, 2), L1(0.1), engine=TWO)
     with pytest.raises(FedcanonError, match=r"ended 3 times .* \(SIGKILL\).*engine.workers"):

@@ -127,6 +127,7 @@ def test_without_noise_and_clipping_it_is_the_plain_method(name, network):
     assert float((plain - problem.start).norm()) > 1e-3
 
 
+@pytest.mark.slow
 def test_a_network_with_convolutions_is_trained_in_its_own_memory():
     torch.manual_seed(0)
     module = nn.Sequential(nn.Conv2d(1, 3, 2), nn.GroupNorm(3, 3), nn.Flatten(), nn.Linear(6, 2))

@@ -180,6 +180,7 @@ def run_for_bits(problem, method, engine, participants=None):
 
 
 class TestEngines:
+    @pytest.mark.slow
     @pytest.mark.parametrize("name", ["fedcanon+", "scaffold"])
     @pytest.mark.parametrize("participants", [None, 5])
     def test_processes_have_the_bits_of_one_process(self, name, participants):

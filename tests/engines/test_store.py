@@ -38,6 +38,7 @@ def require_equal(found, expected):
         assert torch.equal(torch.as_tensor(found[name]), torch.as_tensor(entry))
 
 
+@pytest.mark.slow
 @given(
     rounds=st.lists(
         st.tuples(st.sets(st.integers(0, 9), min_size=1), st.booleans()), min_size=1, max_size=12

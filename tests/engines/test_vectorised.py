@@ -70,6 +70,7 @@ def test_compressed_uploads_agree():
     require_close(*runs)
 
 
+@pytest.mark.slow
 def test_any_number_of_processes_gives_the_same_bits():
     problem, method = classifiers(clients=45), FedCanonPlus(0.05, 0.05, 3)
     models = [

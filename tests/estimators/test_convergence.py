@@ -44,6 +44,7 @@ def distance(model, oracle):
     return np.abs(model.coef_ - oracle.coef_).max() / np.abs(oracle.coef_).max()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("load", "kappa"),
     [
@@ -60,6 +61,7 @@ def test_a_logistic_fit_is_close_by_default(load, kappa):
     assert distance(model, logistic(kappa, len(y)).fit(X, y)) < 2e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("load", "kappa"),
     [(load_breast_cancer, 0.2), (load_breast_cancer, 0.05), (unbalanced, 0.1), (load_iris, 0.005)],
@@ -86,6 +88,7 @@ def test_a_regression_is_close_by_default(load, kappa):
     assert distance(model.fit(X, y, groups=clients), oracle) < 1e-3
 
 
+@pytest.mark.slow
 def test_large_targets_do_not_make_the_tolerance_large():
     X, y, clients = spread(load_diabetes)
     oracle = Lasso(alpha=1.0, tol=1e-12).fit(X, y)
@@ -110,6 +113,7 @@ def test_the_warning_says_what_to_do():
     assert caught[0].filename == __file__
 
 
+@pytest.mark.slow
 def test_the_automatic_method_is_newtons_for_lines_and_fedcanon_plus_for_networks():
     X, y, clients = spread(wide)
     line = FederatedRegressor(kappa=1.0, algorithm="auto").fit(X, y, groups=clients)

@@ -66,6 +66,7 @@ def test_sparse_features_give_the_same_model():
         assert thin.predict(sparse.coo_array(X)) == pytest.approx(dense.predict(X))
 
 
+@pytest.mark.slow
 def test_sparse_features_of_more_classes_are_made_dense():
     X, y, clients = spread(load_iris)
     dense = FederatedClassifier(**SHORT, hidden=(4,), random_state=0)
@@ -75,6 +76,7 @@ def test_sparse_features_of_more_classes_are_made_dense():
     assert (scores == thin).all()
 
 
+@pytest.mark.slow
 def test_a_pipeline_and_a_grid_search_pass_the_clients_on():
     X, y, clients = spread(load_breast_cancer)
     pipeline = make_pipeline(StandardScaler(), FederatedClassifier(**SHORT))
@@ -84,6 +86,7 @@ def test_a_pipeline_and_a_grid_search_pass_the_clients_on():
     assert len(search.best_estimator_[-1].records_[0].client_losses) == 5
 
 
+@pytest.mark.slow
 def test_metadata_routing_gives_the_clients_to_the_method_and_to_the_splitter():
     X, y, clients = spread(load_breast_cancer)
     with config_context(enable_metadata_routing=True):
@@ -148,6 +151,7 @@ def test_a_network_learns_what_a_linear_model_cannot():
     assert linear.set_params(rounds=20).fit(X, y).coef_.shape == (1, 2)
 
 
+@pytest.mark.slow
 def test_a_network_regresses():
     X = np.linspace(-1, 1, 100)[:, None]
     options = {"alpha": 0.3, "beta": 0.1, "local_steps": 3, "tol": 0, "random_state": 0}

@@ -89,6 +89,7 @@ def test_the_lasso_is_scikit_learns_on_standardised_columns():
     assert alone.columns_ == [f"x{k}" for k in range(10)]
 
 
+@pytest.mark.slow
 def test_l1_logistic_regression_is_scikit_learns_on_standardised_columns():
     X, y = load_breast_cancer(return_X_y=True)
     labels = np.array(["benign", "malign"])[y]

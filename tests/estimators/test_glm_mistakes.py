@@ -71,6 +71,7 @@ def test_columns_beside_x_that_cannot_be_are_explained(given, words):
         FederatedGLM(kappa=0.1).fit(X, y, **given)
 
 
+@pytest.mark.slow
 def test_too_few_rows_for_the_folds():
     X, y = load_iris(return_X_y=True)
     with pytest.raises(FedcanonError, match="no site has a row for each of 5 folds"):

@@ -95,6 +95,7 @@ def test_columns_of_a_data_frame_are_named():
         FederatedRegressor(penalty={**table, "groups": [["age"]]}).fit(X.to_numpy(), y)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("penalty", [GroupLasso(0.2, groups=2), GroupMCP(0.4, groups=[[0, 1]])])
 def test_a_group_takes_its_weights_for_all_classes(penalty):
     X, y, clients = spread(load_iris)

@@ -47,6 +47,7 @@ def models(privacy, kappa=0.02):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", models(NEARLY_OPEN), ids=type)
 def test_with_hardly_any_noise_it_is_scikit_learns_logistic_regression(model):
     X, y, clients = classes()
@@ -82,6 +83,7 @@ def test_with_hardly_any_noise_a_regression_is_the_one_without_privacy(model):
     assert (exact.privacy_, exact.epsilon_) == (None, None)
 
 
+@pytest.mark.slow
 def test_counts_with_an_offset_are_scikit_learns_rates():
     rng = np.random.default_rng(1)
     X, exposure = rng.normal(size=(1500, 3)), rng.uniform(0.5, 2, 1500)
@@ -94,6 +96,7 @@ def test_counts_with_an_offset_are_scikit_learns_rates():
     assert model.kappa_ is None
 
 
+@pytest.mark.slow
 def test_free_columns_carry_no_penalty_and_keep_their_place():
     X, y, clients = classes()
     frame = pd.DataFrame(X, columns=list("abcdef"))
@@ -113,6 +116,7 @@ def test_three_classes_with_hardly_any_noise_are_those_without_privacy():
     assert model.predict_proba(X) == pytest.approx(exact.predict_proba(X), abs=0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", models(PRIVATE, kappa=0.1), ids=type)
 def test_a_private_model_is_useful_within_its_budget(model):
     X, y, clients = spread(load_breast_cancer)
@@ -139,6 +143,7 @@ def test_records_tell_what_is_spent_and_nothing_of_the_data():
     assert all(math.isnan(r.loss) and not r.client_losses for r in model.records_)
 
 
+@pytest.mark.slow
 def test_nothing_but_noisy_gradients_is_asked_of_the_data(monkeypatch):
     def refuse(*_, **__):
         raise AssertionError("exact numbers of the data were asked for")
@@ -179,6 +184,7 @@ def test_a_selection_by_noise_is_warned_of_once(model):
     assert [warning.filename for warning in found] == [__file__]
 
 
+@pytest.mark.slow
 def test_a_large_kappa_gives_no_warning():
     X, y, clients = classes()
     for model in models(PRIVATE, kappa=0.1):
@@ -187,6 +193,7 @@ def test_a_large_kappa_gives_no_warning():
             model.fit(X, y, groups=clients)
 
 
+@pytest.mark.slow
 def test_sampled_records_spend_the_same_with_less_noise():
     X, y, clients = classes()
     model = FederatedClassifier(kappa=0.1, privacy={**PRIVATE, "sampling": 0.1})

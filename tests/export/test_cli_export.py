@@ -28,6 +28,7 @@ def test_every_format_is_written_and_the_table_fits_a_terminal(fedcanon, sparse_
     assert all(torch.equal(found[name], tensor) for name, tensor in dense.items())
 
 
+@pytest.mark.slow
 def test_a_trained_network_is_pruned(fedcanon, sparse_run, tmp_path):
     trained = load(sparse_run).model
     pruned = prune(trained, (64,))

@@ -125,6 +125,7 @@ def test_nothing_is_left_of_a_file_that_could_not_be_written(tmp_path, monkeypat
     assert list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", Format)
 def test_a_path_may_be_text_and_everybody_may_read_the_file(tmp_path, kind):
     path = f"{tmp_path}/new/model{kind.suffix}"

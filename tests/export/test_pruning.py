@@ -35,6 +35,7 @@ def pruned_alike(module, shape):
     return pruned
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(mlps(), patterns, seeds, precisions)
 def test_random_linear_layers_keep_their_outputs(module, zeros, seed, precision):
@@ -48,6 +49,7 @@ def test_random_convolutions_keep_their_outputs(module, zeros, seed, precision):
     pruned_alike(spoilt(module.to(precision), zeros, seed), (2, 9, 9))
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(patterns, seeds, precisions, st.sampled_from([nn.BatchNorm2d, group_norm]))
 def test_residual_blocks_keep_their_outputs_and_their_width(zeros, seed, precision, norm):
@@ -299,6 +301,7 @@ class Branching(nn.Module):
         return self.layer(x) if x.sum() > 0 else x
 
 
+@pytest.mark.slow
 def test_a_network_that_cannot_be_followed_is_refused_in_a_sentence():
     with pytest.raises(FedcanonError, match=r"torch.fx cannot follow the network: symbolically"):
         prune(Branching(), (2,))

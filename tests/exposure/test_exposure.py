@@ -72,6 +72,7 @@ def test_updates_expose_records_and_noise_hides_them_from_others():
     assert hidden.released < bare.update
 
 
+@pytest.mark.slow
 def test_the_command_shows_both(tmp_path):
     path = tmp_path / "run.toml"
     path.write_text(

@@ -206,6 +206,7 @@ def test_every_loss_of_networks_has_single_records(name):
     assert close(found, clipped(gradients, 0.4))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("worth", [10**9, 0])
 def test_a_residual_network_with_group_normalisation(worth, monkeypatch):
     monkeypatch.setattr("fedcanon.objectives.module.WORTH_BATCHING", worth)

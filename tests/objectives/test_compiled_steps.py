@@ -109,6 +109,7 @@ def compute_in_a_child():
         pass
 
 
+@pytest.mark.slow
 def test_the_bits_do_not_depend_on_threads_and_processes():
     problem = classifiers(clients=3, hidden=(200,), dtype=torch.float32)
     models = []

@@ -24,6 +24,7 @@ def test_every_name_is_an_item():
     assert {str(name) for name in Name} == {*ITEMS, "all"}
 
 
+@pytest.mark.slow
 def test_all_runs_one_item_after_the_other(fedcanon, monkeypatch, tmp_path):
     """With the two that train nothing, so that it takes a moment."""
     monkeypatch.setattr(items, "ITEMS", {name: ITEMS[name] for name in ("datasets", "costs")})
@@ -34,6 +35,7 @@ def test_all_runs_one_item_after_the_other(fedcanon, monkeypatch, tmp_path):
     assert {path.name for path in (tmp_path / "out" / "smoke").iterdir()} == {"datasets", "costs"}
 
 
+@pytest.mark.slow
 def test_all_goes_on_after_an_item_without_data(fedcanon, monkeypatch, tmp_path):
     monkeypatch.setattr(items, "ITEMS", {name: ITEMS[name] for name in ("fig1", "costs")})
     monkeypatch.setenv("FEDCANON_DATA", str(tmp_path))

@@ -25,6 +25,7 @@ def draw(data: st.DataObject, case: Case) -> torch.Tensor:
     return torch.tensor(entries, dtype=torch.float64).view(case.shape)
 
 
+@pytest.mark.slow
 @table(ALL)
 @given(data=st.data())
 @quick

@@ -68,6 +68,7 @@ def test_more_rounds_spend_more_and_more_noise_less(noise, rounds, sampling):
     assert here <= epsilon(noise, rounds, DELTA) * 1.2 + 0.1  # sampling never costs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("q", "T", "expected"),
     [

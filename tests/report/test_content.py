@@ -23,6 +23,7 @@ def small(path, **settings):
     return read_run(RunFolder(path))
 
 
+@pytest.mark.slow
 def test_runs_that_differ_in_their_seed_only_are_grouped(runs):
     groups = grouped([read_run(run) for run in runs.values()])
     assert [(group.label, len(group.runs)) for group in groups] == [

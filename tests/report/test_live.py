@@ -67,6 +67,7 @@ def news(address):
     return json.loads(ask(address)[1])
 
 
+@pytest.mark.slow
 def test_the_page_follows_a_run_to_its_end(visit, tmp_path):
     path = tmp_path / "run"
     with serving(path) as address:
@@ -92,6 +93,7 @@ def test_the_page_follows_a_run_to_its_end(visit, tmp_path):
         assert seen.charts("chart.data[0].x.length") == [7] * len(PANELS)
 
 
+@pytest.mark.slow
 def test_a_zoom_outlasts_an_update(visit, tmp_path):
     with serving(tmp_path / "run") as address, held_run(tmp_path / "run") as gate:
         seen = visit(address)

@@ -231,6 +231,7 @@ def test_only_settings_that_differ_are_listed(seen):
     assert "torch" in seen.text("#environment")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [390, 1280])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_nothing_sticks_out(visit, report, width, scheme):
@@ -269,6 +270,7 @@ def test_light_and_dark_differ_and_charts_follow(seen, tmp_path):
     until(lambda: brightness() > 220)
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_has_a_page_without_a_model(visit, fedcanon, interrupted, tmp_path):
     page = tmp_path / "r.html"
     assert fedcanon("report", str(interrupted.path), "-o", str(page))[0] == 0
@@ -283,6 +285,7 @@ def test_an_interrupted_run_has_a_page_without_a_model(visit, fedcanon, interrup
     assert not seen.page.locator("#legend button").count()
 
 
+@pytest.mark.slow
 def test_names_are_text_and_never_markup(visit, fedcanon, interrupted, tmp_path):
     strange = tmp_path / "<img src=x onerror=alert(1)>&amp;"
     strange.symlink_to(interrupted.path)

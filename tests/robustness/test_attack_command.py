@@ -18,6 +18,7 @@ def attack(*words):
     return CliRunner().invoke(app, ["attack", *words, *SMALL])
 
 
+@pytest.mark.slow
 def test_the_filter_withstands_what_the_mean_does_not():
     result = attack("--attack", "sign_flip", "--rule", "mean", "--rule", "filter")
     assert result.exit_code == 0, result.output

@@ -100,6 +100,7 @@ def test_the_filter_never_drops_more_than_b(cloud, spread):
     assert int((found.ratios <= 0.5 + 1e-12).sum()) >= len(rows) - bad
 
 
+@pytest.mark.slow
 @given(clouds())
 def test_scipy_finds_no_point_with_a_smaller_sum_of_distances_than_the_geometric_median(cloud):
     rows, bad = cloud
@@ -121,6 +122,7 @@ def test_the_geometric_median_is_stationary(seed):
     assert float(units.sum(0).norm()) < 1e-6
 
 
+@pytest.mark.slow
 @given(clouds())
 def test_the_trimmed_mean_is_that_of_scipy_and_the_median_that_of_numpy(cloud):
     rows, bad = cloud

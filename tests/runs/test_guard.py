@@ -40,6 +40,7 @@ class StopAfter(Observer):
             raise FedcanonError("stopped for the test")
 
 
+@pytest.mark.slow
 def test_a_run_goes_back_and_goes_on(too_large_steps, tmp_path):
     events = Events()
     result = train(RUN, folder=tmp_path / "run", observers=[events])

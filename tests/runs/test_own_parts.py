@@ -123,6 +123,7 @@ def test_a_run_of_nothing_but_own_parts():
     assert not torch.allclose(own.vector, focal.vector, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_an_evaluation_measures_the_loss_of_the_run(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["fedcanon"])
     result = train({**OWN, "loss": {"name": "own_parts:Focal"}}, folder=tmp_path / "run")

@@ -121,6 +121,7 @@ def rows(folder):
         return list(csv.DictReader(file))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("select", ["validation", "bic", "sparsity:0.9"])
 def test_the_command_prints_draws_and_keeps(fedcanon, tmp_path, select):
     folder = tmp_path / "path"
@@ -144,6 +145,7 @@ def test_the_command_prints_draws_and_keeps(fedcanon, tmp_path, select):
     assert int(model["weight"].count_nonzero()) == int(best["nonzeros"])
 
 
+@pytest.mark.slow
 def test_the_picture_may_go_elsewhere(fedcanon, tmp_path):
     elsewhere = ("--plot", str(tmp_path / "own.svg"))
     assert fedcanon("path", *SHORT, *elsewhere, "--folder", str(tmp_path / "path"))[0] == 0
@@ -314,6 +316,7 @@ def test_a_network_goes_from_weak_to_strong(fedcanon, tmp_path):
     assert "give --kappas from small to large" in err
 
 
+@pytest.mark.slow
 def test_statistics_of_normalisation_are_part_of_a_start(tmp_path):
     settings = ["data={name='synthetic', d=12, partition='iid'}", "clients.count=3", "rounds=2"]
     settings += ["model.name=tests.search.test_path:normalised", "penalty.name=l1"]

@@ -21,6 +21,7 @@ def rows(folder):
         return list(csv.DictReader(file))
 
 
+@pytest.mark.slow
 def test_a_grid_runs_every_combination_for_every_seed(fedcanon, tmp_path):
     over = ["algorithm.beta=0.01,0.1", "algorithm.local_steps=1,5", "seed=0,1"]
     options = [word for key in over for word in ("--over", key)]
@@ -42,6 +43,7 @@ def test_a_grid_runs_every_combination_for_every_seed(fedcanon, tmp_path):
         assert float(row["deviation"]) == pytest.approx(np.std(values, ddof=1), rel=1e-12)
 
 
+@pytest.mark.slow
 def test_a_run_of_a_sweep_is_the_run_alone(fedcanon, tmp_path):
     over = ("--over", "algorithm.name=fedcanon,fedavg", "--over", "seed=3")
     fedcanon("sweep", *over, *SHORT, "--folder", str(tmp_path / "s"))
@@ -66,6 +68,7 @@ def test_the_same_command_repeats_nothing(fedcanon, tmp_path, monkeypatch):
     assert len(list(tmp_path.iterdir())) == 1
 
 
+@pytest.mark.slow
 def test_a_diverging_trial_fails_alone(fedcanon, tmp_path):
     diverging = ("--over", "algorithm.beta=1e38,0.1", "--set", "algorithm.name=fedavg")
     code, out, _ = fedcanon("sweep", *diverging, *SHORT, "--folder", str(tmp_path / "s"))
@@ -179,6 +182,7 @@ def test_mistakes_get_one_sentence_and_leave_nothing(fedcanon, tmp_path, argumen
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_another_question_in_the_same_folder_is_refused(fedcanon, tmp_path):
     folder = ("--folder", str(tmp_path / "s"))
     fedcanon("sweep", "--over", "algorithm.beta=0.1", *SHORT, *folder)
@@ -209,6 +213,7 @@ def test_a_sweep_without_optuna_says_what_to_install(fedcanon, monkeypatch):
     assert 'pip install "fedcanon[sweep]"' in err
 
 
+@pytest.mark.slow
 def test_trials_are_judged_on_samples_that_no_client_trains_on(fedcanon, tmp_path):
     folder = tmp_path / "s"
     over = ("--over", "algorithm.beta=0.001,0.1", "--over", "seed=0,1", "--maximise", "accuracy")
@@ -226,6 +231,7 @@ def test_trials_are_judged_on_samples_that_no_client_trains_on(fedcanon, tmp_pat
     assert f"{told}{np.mean(tested):.4f} ± " in out
 
 
+@pytest.mark.slow
 def test_whoever_chooses_by_the_test_data_is_told(fedcanon, tmp_path):
     over = ("--over", "algorithm.beta=0.001,0.1", "--maximise", "accuracy")
     options = ("--set", "data.validation=0", "--folder", str(tmp_path / "s"))
@@ -235,6 +241,7 @@ def test_whoever_chooses_by_the_test_data_is_told(fedcanon, tmp_path):
     assert "accuracy" in rows(tmp_path / "s")[0]
 
 
+@pytest.mark.slow
 def test_trials_that_are_not_shown_are_counted(fedcanon, tmp_path):
     over = ("--over", "algorithm.beta=" + ",".join(f"{k / 100}" for k in range(1, 13)))
     code, out, err = fedcanon("sweep", *over, *SHORT, "--folder", str(tmp_path / "s"))

@@ -94,6 +94,7 @@ def test_strict_sites_are_not_shown_and_the_reason_is():
     assert found.table.loc["age", "error"] == pytest.approx(theirs.bse["age"], rel=1e-5)
 
 
+@pytest.mark.slow
 def test_kappa_may_stand_in_the_penalty_and_columns_may_all_be_free():
     both = [{"penalty": {"name": "l1", "kappa": 0.03}}, {"kappa": 0.03}]
     found = [investigate(SITES, StudySettings(label="ill", columns=("age",), **s)) for s in both]

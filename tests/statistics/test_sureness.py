@@ -14,6 +14,7 @@ from fedcanon.tables.sites import LocalSites
 from tests.statistics.test_study import PLAN, SITES
 
 
+@pytest.mark.slow
 def test_columns_that_matter_are_selected_again_and_again():
     study = begin_study(SITES, Question("ill", PLAN, "binomial"))
     found = stability(study, study.penalties({"name": "l1"}), np.array([0.1, 0.06]), subsamples=12)

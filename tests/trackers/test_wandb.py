@@ -62,6 +62,7 @@ def history(path):
     return table
 
 
+@pytest.mark.slow
 def test_numbers_and_settings_equal_the_records(tmp_path):
     run_tracked("wandb", tmp_path / "run")
     (path,) = offline_runs(tmp_path / "run")

@@ -50,6 +50,7 @@ def through(n, vectors, gone, change=lambda client, shares: shares):
     return secure, secure.total() if secure.is_open else None
 
 
+@pytest.mark.slow
 @given(st.integers(3, 7), st.tuples(GONE, GONE, GONE, GONE), st.integers(0, 2**32 - 1))
 @settings(max_examples=60, deadline=None)
 def test_a_sum_is_that_of_the_survivors_or_there_is_none(n, gone, seed):
