@@ -172,10 +172,8 @@ def test_a_supernode_gives_no_task_without_the_secret(tmp_path, folder):
     request = AcquireTaskRequest(supported_task_types=[TaskType.CLIENT_APP])
     with private_folder(site) as private:
         arguments = supernode_arguments(site, private, with_worker=True)
-        command = [sys.executable, "-m", "fedcanon.deployment.site.supernode"]
-        supernode = subprocess.Popen(
-            [*command, str(private), *arguments], env=flower_environment(private / "flower")
-        )
+        command = [sys.executable, "-m", "fedcanon.deployment.site.supernode", *arguments]
+        supernode = subprocess.Popen(command, env=flower_environment(private / "flower"))
         authority = (private / "certificates" / "ca.pem").read_bytes()
         other_authority = (tmp_path / "certificates" / "ca.pem").read_bytes()
         secret = (private / "secret").read_bytes()

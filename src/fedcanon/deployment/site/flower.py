@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,9 +18,6 @@ HOST = "127.0.0.1"
 SECRET, AUTHORITY = "secret", "certificates/ca.pem"
 """Files in the private folder that a worker needs."""
 
-BELL = "bell"
-"""The pipe in the private folder by which the SuperNode tells the worker that there is a task."""
-
 _DAYS = 3650  # the certificate of the local port lives as long as the process
 
 
@@ -37,16 +33,10 @@ def private_folder(site: Site) -> Iterator[Path]:
         with private_file(folder / SECRET) as file:
             file.write(secrets.token_bytes(32))
         write_certificates(folder / "certificates", [HOST], days=_DAYS)
-        os.mkfifo(folder / BELL, 0o600)
         own = {"client": site.client, "state": str(site.state), "identity": str(site.identity)}
         node = {**own, **site.node}
         (folder / "node.toml").write_text(tomli_w.dumps(node), encoding="utf-8")
         yield folder
-
-
-def open_bell(private: Path) -> int:
-    """Return the pipe, open for both ends, so that it does not matter who is there first."""
-    return os.open(private / BELL, os.O_RDWR | os.O_NONBLOCK)
 
 
 def supernode_arguments(site: Site, private: Path, *, with_worker: bool) -> list[str]:

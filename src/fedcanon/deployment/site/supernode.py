@@ -2,8 +2,8 @@
 
 Flower's SuperNode waits for three seconds if there is no message, half a second for an answer and a
 second for a part of a message that is still on its way; none of these can be set. Here the same
-functions of Flower are called in the same order, and only the loop around them is ours. Its first
-argument is the private folder, the others are those of ``flower-supernode``.
+functions of Flower are called in the same order, and only the loop around them is ours. Its
+arguments are those of ``flower-supernode``.
 """
 
 from __future__ import annotations
@@ -11,11 +11,8 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import sys
 import threading
 import time
-from contextlib import suppress
-from pathlib import Path
 
 from flwr.common.constant import Status, SubStatus
 from flwr.supercore.exit import ExitCode, add_exit_handler, flwr_exit, register_signal_handlers
@@ -33,17 +30,12 @@ from flwr.supernode.nodestate.in_memory_nodestate import InMemoryNodeState
 
 from fedcanon.deployment.flower.internals import ask_again_soon
 from fedcanon.deployment.flower.waiting import AT_HOME, AT_SERVER, pause, say
-from fedcanon.deployment.site.flower import open_bell
 
 UNFINISHED = (Status.PENDING, Status.STARTING, Status.RUNNING)
 
 
-def main(private: Path) -> None:
-    """Run the SuperNode until it is ended.
-
-    Args:
-        private: The folder with what it shares with the worker.
-    """
+def main() -> None:
+    """Run the SuperNode until it is ended."""
     logging.getLogger("flwr").setLevel(logging.WARNING)
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     ask_again_soon(start_client_internal, "pull_objects")
@@ -57,7 +49,7 @@ def main(private: Path) -> None:
 
     add_exit_handler(stop_server)
     register_signal_handlers(event_type=EventType.RUN_SUPERNODE_LEAVE)
-    _answer_messages(config, factory, open_bell(private))
+    _answer_messages(config, factory)
     flwr_exit(ExitCode.SUPERNODE_CONNECTION_ERROR, "The connection to the SuperLink was lost.")
 
 
@@ -68,7 +60,7 @@ def _end_with(parent: int) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _answer_messages(config: SuperNodeLifespanConfig, factory: NodeStateFactory, bell: int) -> None:
+def _answer_messages(config: SuperNodeLifespanConfig, factory: NodeStateFactory) -> None:
     """Fetch message after message for the worker, and send its answers."""
     state, store = factory.state(), factory.objectstore_factory.store()
     with http_request_response(
@@ -93,8 +85,6 @@ def _answer_messages(config: SuperNodeLifespanConfig, factory: NodeStateFactory,
                 _give_up_tasks(state)
                 time.sleep(pause(last, AT_SERVER))
                 continue
-            with suppress(BlockingIOError):  # a worker that hears nothing looks now and then
-                os.write(bell, b"!")
             if _is_answered(state, run):
                 start_client_internal._push_messages(
                     state=state, object_store=store, send=send, push_object=push_object
@@ -126,4 +116,4 @@ def _is_answered(state: NodeState, run: int) -> bool:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv.pop(1)))
+    main()

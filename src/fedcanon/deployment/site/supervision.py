@@ -106,7 +106,7 @@ def _processes(site: Site, private: Path) -> list[_Process]:
     settings["FLWR_SUPEREXEC_TASK_POLL_INTERVAL"] = "0.1"  # by default a second for each message
     if can_fork:
         python = [sys.executable, "-m"]
-        supernode = [*python, "fedcanon.deployment.site.supernode", str(private), *arguments]
+        supernode = [*python, "fedcanon.deployment.site.supernode", *arguments]
         worker = [*python, "fedcanon.deployment.site.worker", str(site.port), str(private)]
         return [_Process("SuperNode", supernode, settings), _Process("worker", worker, settings)]
     say(

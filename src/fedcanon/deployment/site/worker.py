@@ -18,7 +18,6 @@ from functools import partial
 from importlib import import_module
 from mmap import mmap
 from pathlib import Path
-from select import PIPE_BUF, select
 
 import httpx
 from flwr.proto.runtime_pb2 import AcquireTaskRequest
@@ -28,8 +27,8 @@ from flwr.supercore.runtime import RuntimeHttpClient
 from flwr.supernode.runtime import run_clientapp
 
 from fedcanon.deployment.flower.internals import ask_again_soon
-from fedcanon.deployment.flower.waiting import AT_HOME, say
-from fedcanon.deployment.site.flower import AUTHORITY, HOST, SECRET, open_bell
+from fedcanon.deployment.flower.waiting import AT_HOME, pause, say
+from fedcanon.deployment.site.flower import AUTHORITY, HOST, SECRET
 
 LOADED = ("torch", "fedcanon.deployment.flower.apps")
 """What all apps import."""
@@ -53,28 +52,23 @@ def main(port: int, private: Path) -> None:
     address, authority = f"{HOST}:{port}", (private / AUTHORITY).read_bytes()
     client = task_client(address, authority, (private / SECRET).read_bytes())
     request = AcquireTaskRequest(supported_task_types=[TaskType.CLIENT_APP])
-    bell = open_bell(private)
     say("the worker is ready")
+    last = time.monotonic()
     while os.getppid() == supervisor:
         token = ""
         with suppress(httpx.TransportError):  # the SuperNode is not there yet, or not any more
             token = client.AcquireTask(request).token
         if not token:
-            _wait_for(bell)
+            time.sleep(pause(last, AT_HOME))
             continue
         begun = time.monotonic()
         code = _forked(
             partial(run_clientapp.run_clientapp, address, token, False, authority, supervisor)
         )
         _learn()
+        last = time.monotonic()
         end = f"has failed ({code})" if code else "was answered"
-        say(f"a message {end} after {time.monotonic() - begun:.2f} s")
-
-
-def _wait_for(bell: int) -> None:
-    """Wait until the SuperNode rings, or for as long as Flower's programs do."""
-    if select([bell], [], [], AT_HOME)[0]:
-        os.read(bell, PIPE_BUF)
+        say(f"a message {end} after {last - begun:.2f} s")
 
 
 def task_client(address: str, authority: bytes, secret: bytes) -> RuntimeHttpClient:
