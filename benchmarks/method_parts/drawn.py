@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import runpy
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from torch import Tensor
 
 from fedcanon import FedCanonPlus, Federation, Problem, Quadratic, fit
 from fedcanon.algorithms import FedAvg, FedExP
-from fedcanon.compression import Identity, Quantise, RandomK, TopK
+from fedcanon.compression import Compressor, Identity, Quantise, RandomK, TopK
 from fedcanon.objectives import smoothness
 from fedcanon.penalties import L1, Zero
 from method_parts.names import digit, short
@@ -31,20 +30,19 @@ WAYS = (0.3, 1.0, 2.0, 4.0, 8.0, 15.0)
 COMPRESSORS = {"no compression": Identity(), "`top_k`, 2 of 20 entries": TopK(0.1)}
 
 
-@dataclass(frozen=True)
-class UnbiasedRandomK(RandomK):
+class Unbiased(Compressor):
+    """Divides by δ what a compressor keeps, which is then right on average but no contraction."""
+
+    def decode(self, parts: dict[str, Tensor], size: int) -> Tensor:
+        return super().decode(parts, size) / self.contraction(size)
+
+
+class UnbiasedRandomK(Unbiased, RandomK):
     """With the factor d/k."""
 
-    def decode(self, parts: dict[str, Tensor], size: int) -> Tensor:
-        return super().decode(parts, size) / self.contraction(size)
 
-
-@dataclass(frozen=True)
-class UnbiasedQuantise(Quantise):
+class UnbiasedQuantise(Unbiased, Quantise):
     """Without the division by 1 + ω."""
-
-    def decode(self, parts: dict[str, Tensor], size: int) -> Tensor:
-        return super().decode(parts, size) / self.contraction(size)
 
 
 DRIFTING = {"FedCanon": "FedCanon", "FedCanon+": "FedCanonPlus"}
