@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 
 from torch import Tensor
@@ -17,7 +18,7 @@ class Slot:
     shape: tuple[int, ...]
     offset: int
 
-    @property
+    @cached_property
     def size(self) -> int:
         """Number of entries."""
         return prod(self.shape)
@@ -44,7 +45,7 @@ class Layout:
             offset += slot.size
         return cls(tuple(slots))
 
-    @property
+    @cached_property
     def size(self) -> int:
         """Length d of the flat vector."""
         return sum(slot.size for slot in self.slots)

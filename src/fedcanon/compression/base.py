@@ -92,6 +92,9 @@ class Compressor(ABC):
 class Identity(Compressor):
     """C(u) = u, δ = 1: the vector itself travels."""
 
+    def __call__(self, u: Tensor, rng: np.random.Generator | None = None) -> Encoded:
+        return Encoded({"values": u}, u)
+
     def encode(self, u: Tensor, rng: np.random.Generator) -> dict[str, Tensor]:
         return {"values": u}
 

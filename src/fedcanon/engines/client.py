@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 import traceback
 from collections.abc import Iterator
@@ -74,7 +75,7 @@ def encode_upload(rules: Rules, upload: State, buffers: Tensor, work: Work) -> S
 
 def require_finite(upload: State, t: int, client: int) -> None:
     """Raise a ``DivergenceError`` if the upload of a client has an entry that is not finite."""
-    if not all(bool(vector.sum().isfinite()) for vector in vectors(decoded(upload))):
+    if not all(math.isfinite(vector.sum()) for vector in vectors(decoded(upload))):
         raise DivergenceError(
             f"client {client} diverged in round {t}: its update is not finite. "
             "Use smaller steps (beta, alpha), or check its data for missing values."

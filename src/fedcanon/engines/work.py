@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedcanon.compression import Compressor, Encoded
+from fedcanon.compression import Compressor, Encoded, Identity
 from fedcanon.engines.base import Rules
 from fedcanon.errors import DivergenceError, FedcanonError
 from fedcanon.expansion import expansion_length, pack_expansion
@@ -198,6 +198,8 @@ class ClientWork:
 
     def encode(self, u: Tensor) -> Encoded:
         """``u`` as it travels."""
+        if isinstance(self._compressor, Identity):  # a generator takes as long as some local steps
+            return self._compressor(u)
         return self._compressor(u, self._encoding)
 
     @cached_property
