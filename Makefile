@@ -32,8 +32,10 @@ coverage: $(VENV)/dev.stamp ## how much of the code the fast tests reach
 	$(PYTEST) -m "not (slow or exhaustive)" --cov=fedcanon --cov-report=
 	$(BIN)/coverage report | tail -n 1 # the total
 
+# Files without an example need not be imported.
 doctest: $(VENV)/dev.stamp ## the examples in docstrings
-	$(BIN)/pytest -q --doctest-modules src
+	grep --recursive --files-with-matches --include='*.py' '>>>' src | \
+		xargs $(BIN)/pytest -q --doctest-modules
 
 exhaustive: $(VENV)/dev.stamp ## the tests that take minutes
 	$(BIN)/pytest -m exhaustive

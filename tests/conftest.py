@@ -15,6 +15,8 @@ from types import SimpleNamespace
 import hypothesis
 import pytest
 import torch
+import typer.main
+import typer.testing
 
 from fedcanon import cli
 from fedcanon.cli import progress
@@ -153,6 +155,16 @@ def steps_found_once():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(steps, "curvature", _once(steps.curvature))
         patch.setattr(steps, "trial_losses", _once(steps.trial_losses))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def commands_made_once():
+    """Make the command line once: Typer would make all commands anew whenever a test calls one."""
+    made = functools.cache(typer.main.get_command)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.main, "get_command", made)
+        patch.setattr(typer.testing, "_get_command", made)
         yield
 
 

@@ -5,6 +5,7 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fedcanon.estimators import FederatedClassifier, FederatedGLM, FederatedRegressor
+from fedcanon.statistics import choosing
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -13,6 +14,12 @@ pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceW
 def array_api(monkeypatch):
     """Without it scikit-learn skips its check of arrays from other libraries."""
     monkeypatch.setenv("SCIPY_ARRAY_API", "1")
+
+
+@pytest.fixture
+def short_path(monkeypatch):
+    """A path of fewer κ, since the checks follow it hundreds of times."""
+    monkeypatch.setattr(choosing, "COUNT", 8)
 
 
 # Short runs, since the checks fit hundreds of times.
@@ -58,5 +65,6 @@ def own_folds(estimator):
 @parametrize_with_checks(
     [FederatedGLM(choose="bic"), FederatedGLM("binomial", cv=2)], expected_failed_checks=own_folds
 )
+@pytest.mark.usefixtures("short_path")
 def test_scikit_learns_checks_of_the_choice_of_kappa(estimator, check):
     check(estimator)
