@@ -4,6 +4,7 @@
 - accountant: ε by several accountants, the noise that a budget needs, and an audit of the claim.
 - records: objective, accuracy and selection with privacy of records.
 - rules: how far hostile clients carry the model away, for every rule.
+- limits: a wrong clip, hostile clients below a clip, honest clients that a rule leaves out.
 - generalisation: excess risk by the number of samples, with and without hostile clients.
 
 Every finished run is written to a file in ``--work`` and is not repeated. Results go to
@@ -23,13 +24,14 @@ from rich.markdown import Markdown
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # the audit is that of the tests
 
-from trust_parts import accountant, clients, generalisation, records, rules
+from trust_parts import accountant, clients, generalisation, limits, records, rules
 
 PARTS = {
     "clients": clients,
     "accountant": accountant,
     "records": records,
     "rules": rules,
+    "limits": limits,
     "generalisation": generalisation,
 }
 

@@ -94,6 +94,7 @@ def test_rounds(part, target, tmp_path):
         ("accountant", "clients keep their noise"),
         ("records", 'warns "the selection is noise"'),
         ("rules", "label_flip"),
+        ("limits", "pull one way"),
         ("generalisation", "geometric-median, worst attack"),
     ],
 )

@@ -1,5 +1,6 @@
 """The pages on privacy and hostile clients: their commands print what the pages say."""
 
+import json
 import re
 from pathlib import Path
 
@@ -8,7 +9,8 @@ import pytest
 from fedcanon.runs.config import read_toml
 from tests.test_tutorial import printed_as_shown
 
-PAGES = Path(__file__).parents[1] / "docs" / "how-to"
+PROJECT = Path(__file__).parents[1]
+PAGES = PROJECT / "docs" / "how-to"
 HOSTILE = """
 rounds = 40
 batch_size = "full"
@@ -39,3 +41,24 @@ def test_attack_prints_the_table_that_the_page_shows(fedcanon, tmp_path):
     code, out, err = fedcanon("attack", str(path), "--clients", "2")
     assert code == 0, err
     assert printed_as_shown(blocks("hostile-clients.md", "text")[0], out)
+
+
+def test_limits_on_the_pages_are_those_that_were_measured():
+    path = PROJECT / "benchmarks" / "results" / "trust-limits.json"
+    found = json.loads(path.read_text(encoding="utf-8"))
+    factors = []
+    for gaps in found["clients"]:  # of clips that are half a power of ten apart
+        best = gaps.index(min(gaps))
+        factors.append(gaps[best + 2] / gaps[best])
+    privacy, hostile = (
+        (PAGES / page).read_text(encoding="utf-8") for page in ("privacy.md", "hostile-clients.md")
+    )
+    assert f"a factor of {min(factors):.0f} to {max(factors):.0f} in the gap" in privacy
+    one, two, three, ten = found["records"]
+    assert three < min(one, two, ten)
+    small, _, large = found["hostile"]
+    assert f"{large:.0f} times as far away as it was large, and {small:.1f} times" in hostile
+    honest = found["honest"]["dirichlet:0.1"]
+    assert sum(split["dropped"] > 0 for split in honest) == 2
+    assert len(honest) == 6
+    assert f"{max(split['share'] for split in honest):.0%}".replace("%", " %") in hostile

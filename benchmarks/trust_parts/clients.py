@@ -180,12 +180,13 @@ def who(participants: int | None) -> str:
 def report(found: Found, size: Size, path: Path) -> str:
     """Write all results and return the tables."""
     start = found["start"][""][0]["gap"]
+    clips, levels, steps = map(listed, (size.clips, size.levels, size.steps))
     measured = {name: own for name, own in found.items() if name != "start"}
     text = f"""\
 Breast cancer, N = {CLIENTS} clients by Dir(0.5), ℓ1 0.01 and ridge 0.02, K = {K}, {size.rounds}
 rounds; f + h above its minimum, the mean over the last tenth of the rounds. At z = 0 it is
-{start:.2f}. Clip τ and step α are chosen for each cell by one run, from τ of {_list(size.clips)},
-for λ = 1 and FedAvg also {_list(size.levels)}, and αL of {_list(size.steps)}; a cell is the median
+{start:.2f}. Clip τ and step α are chosen for each cell by one run, from τ of {clips},
+for λ = 1 and FedAvg also {levels}, and αL of {steps}; a cell is the median
 of {size.fresh} other runs, and in brackets the chosen τ and αL.
 """
     summary = "\n".join(f"{name}:\n\n{_table(own)}" for name, own in measured.items())
@@ -193,7 +194,8 @@ of {size.fresh} other runs, and in brackets the chosen τ and αL.
     return summary
 
 
-def _list(numbers: tuple[float, ...]) -> str:
+def listed(numbers: tuple[float, ...]) -> str:
+    """The numbers with commas between them."""
     return ", ".join(f"{number:g}" for number in numbers)
 
 

@@ -132,9 +132,9 @@ def measure(journal: Journal, size: Size, progress: Progress) -> Found:
 def report(found: Found, size: Size, path: Path) -> str:
     """Write all results and return the tables."""
     text = f"""\
-‖z − z*‖/‖z*‖ to the optimum z* of the honest clients: medians over splits, and in brackets the
-worst. N = {CLIENTS} clients by Dir(0.5), B = {B} of them hostile, all clients in every round,
-ridge {RIDGE:g}. If nobody attacks, z* is the optimum of all clients; the rules still expect B. "–"
+‖z − z\\*‖/‖z\\*‖ to the optimum z\\* of the honest clients: medians over splits, and in brackets
+the worst. N = {CLIENTS} clients by Dir(0.5), B = {B} of them hostile, all clients in every round,
+ridge {RIDGE:g}. If nobody attacks, z\\* is the optimum of all clients; rules still expect B. "–"
 is farther than {FAR:,.0f}.
 """
     summary = "\n".join(_table(name, size.cases[name], own) for name, own in found.items())
