@@ -1,7 +1,7 @@
 """What a round of a deployment costs: seconds by phase, processor time, bytes on the wire.
 
     python benchmarks/deployment.py [--smoke] [--parameters 1e6] [--clients 3] [--rounds 6]
-        [--repeats 2] [--state server|client]
+        [--repeats 2] [--state server|client] [--markdown FILE]
 
 Three ways take turns, in real processes on loopback with TLS and keys: `flower-supernode`, which
 starts a process for every message; `fedcanon site start`; and a minimal app of NumPy with
@@ -35,8 +35,10 @@ import psutil
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from comparison import tables
 from deployments import numpy_app
 from deployments.phases import PHASES, events, phases, sendings
+from machine import machine, table
 from tests.deployment.processes import Deployment, free_ports, make_deployment
 
 from fedcanon.deployment.operate.sites import supernode
@@ -45,6 +47,7 @@ from fedcanon.deployment.site import read_site
 FEATURES, CLASSES = 64, 10
 TRACER = Path(__file__).parent / "deployments" / "tracer"
 PATIENCE = 3000
+COLUMNS = (*PHASES, "a round", "beyond", "processor")
 OLD, NEW, NUMPY = WAYS = ("flower-supernode", "fedcanon site start", "NumPy app")
 
 
@@ -120,11 +123,12 @@ def main() -> None:
     parser.add_argument("--state", choices=["server", "client"], default="server")
     parser.add_argument("--local-steps", type=int, default=10)
     parser.add_argument("--clients", type=int, default=3)
+    parser.add_argument("--markdown", type=Path, help="a file for the tables")
     parser.add_argument("--smoke", action="store_true")
     options = parser.parse_args()
     if options.smoke:
         options.parameters, options.rounds, options.clients, options.repeats = 1e3, 1, 1, 1
-    costs = {way: Cost() for way in WAYS}
+    before, costs = machine(), {way: Cost() for way in WAYS}
     for _ in range(options.repeats):
         for way, cost in costs.items():
             with tempfile.TemporaryDirectory() as scratch:
@@ -132,6 +136,8 @@ def main() -> None:
             load = os.getloadavg()[0]
             print(f"{way}: {cost.row[-2]:.1f} s beyond the work (load {load:.1f})", flush=True)
     show(costs)
+    if options.markdown:
+        options.markdown.write_text(as_markdown(costs, before))
 
 
 def measure(way: str, cost: Cost, scratch: Path, options: argparse.Namespace) -> None:
@@ -239,9 +245,23 @@ def processor_time(there: Deployment, clients: int) -> float:
     return total
 
 
+def as_markdown(costs: dict[str, Cost], before: dict[str, object]) -> str:
+    """What ``show`` prints as two tables, and a sentence about the machine."""
+    wire = [
+        (way, *(cell for pair in costs[way].wire[-1] for cell in _bytes(*pair)))
+        for way in (OLD, NEW)
+    ]
+    rows = [(way, *(f"{value:.2f}" for value in cost.row)) for way, cost in costs.items()]
+    header = ("bytes of a round", "down", "/ counted", "up", "/ counted")
+    return f"{tables.table(header, wire)}\n{table([('seconds', *COLUMNS), *rows], before)}"
+
+
+def _bytes(sent: float, counted: float) -> tuple[str, str]:
+    return f"{sent / 1e6:.1f} MB", f"{sent / counted:.3f}"
+
+
 def show(costs: dict[str, Cost]) -> None:
-    columns = (*PHASES, "a round", "beyond", "processor")
-    print(f"\nseconds{'':<14}" + "".join(f"{name:>10}" for name in columns))
+    print(f"\nseconds{'':<14}" + "".join(f"{name:>10}" for name in COLUMNS))
     for way, cost in costs.items():
         print(f"{way:<21}" + "".join(f"{value:>10.2f}" for value in cost.row))
     for other in (OLD, NUMPY):

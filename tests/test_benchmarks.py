@@ -115,8 +115,8 @@ def test_trust(part, shown, tmp_path):
 
 @pytest.mark.flower
 @pytest.mark.nginx
-def test_deployment():
-    lines = smoke("deployment").splitlines()
+def test_deployment(tmp_path):
+    lines = smoke("deployment", "--markdown", tmp_path / "deployment.md").splitlines()
     start = next(k for k, line in enumerate(lines) if line.startswith("seconds"))
     phases = ["transfer", "polling", "start", "imports", "work", "commit"]
     assert lines[start].split() == ["seconds", *phases, "a", "round", "beyond", "processor"]
@@ -129,6 +129,11 @@ def test_deployment():
         assert processor > 0
     assert "fedcanon site start / NumPy app: " in lines[start + 5]
     assert "of what is counted" in lines[-1]
+    wire, seconds, machine = (tmp_path / "deployment.md").read_text().strip().split("\n\n")
+    for table, rows in ((wire, 2), (seconds, 3)):
+        assert len(table.splitlines()) == rows + 2
+        assert len({line.count("|") for line in table.splitlines()}) == 1
+    assert re.fullmatch(MACHINE, machine)
 
 
 def test_phases_of_a_round_are_those_of_the_client_that_is_last(monkeypatch):
