@@ -23,6 +23,7 @@ TUTORIAL = (PROJECT / "docs" / "tutorial.md").read_text(encoding="utf-8")
 COMPARE = (PROJECT / "docs" / "how-to" / "compare.md").read_text(encoding="utf-8")
 NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?")
 SWEEPS = (PROJECT / "docs" / "how-to" / "sweeps.md").read_text(encoding="utf-8")
+EXPORT = (PROJECT / "docs" / "how-to" / "export.md").read_text(encoding="utf-8")
 COMPRESS = (PROJECT / "docs" / "how-to" / "compress-uploads.md").read_text(encoding="utf-8")
 COUNTED = ("rounds", "prox calls", "floats", "bytes")
 """Rows of a summary that are counted, and so the same on every machine."""
@@ -238,3 +239,23 @@ def test_the_table_of_cellars_is_spread_as_the_page_on_data_shows(fedcanon, tmp_
     code, out, err = fedcanon(*shlex.split(command.replace("\\\n", " "))[1:])
     assert code == 0, err
     assert printed_as_shown(block_with(page, "largest class"), out), out
+
+
+@pytest.mark.slow
+def test_a_pruned_run_is_as_small_and_as_accurate_as_its_page_says(fedcanon, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"^```bash\n(fedcanon .*?)^```$", EXPORT, re.DOTALL | re.MULTILINE)
+    training, *others = [shlex.split(block.replace("\\\n", " "))[1:] for block in blocks]
+    code, out, err = fedcanon(*training)
+    assert code == 0, err
+    _, accuracy, zeros, *_ = measured(out)
+    told = re.search(r"ends with (\S+) % zeros and a test accuracy of (\S+)\.\s", EXPORT)
+    assert (zeros, accuracy) == pytest.approx([float(number) for number in told.groups()], rel=0.02)
+    shown = ["model.sparse.safetensors    31", "neurons and channels", "small on digits"]
+    for command, some in zip(others, shown, strict=False):
+        code, out, err = fedcanon(*command)
+        assert code == 0, err
+        for line, own in zip(block_with(EXPORT, some).splitlines(), out.splitlines(), strict=True):
+            if "latency" not in line:
+                assert words(line) == words(own)
+                assert numbers(own) == pytest.approx(numbers(line), rel=0.1)
