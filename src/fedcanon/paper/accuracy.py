@@ -109,8 +109,9 @@ PLANS = {
                 betas=(0.02, 0.1),
                 alphas=(0.1, 0.5),
                 etas=(0.5, 2.0),
-                tuning_rounds=8,
+                tuning_rounds=5,
                 samples=(20_000, 2000),
+                seeds=(0,),  # 800 rounds of the five methods with both kinds of steps: some hours
             ),
         },
     ),
