@@ -2,13 +2,15 @@
 
 import http.client
 import json
-import os
 import shutil
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from contextlib import contextmanager
+from functools import partial
 
 import pytest
 
@@ -16,7 +18,7 @@ from fedcanon.report.page import live, serving
 from fedcanon.runs.observers import Observer
 from fedcanon.runs.training import train
 from tests.report.conftest import PANELS
-from tests.waiting import PATIENCE, until
+from tests.waiting import PATIENCE
 
 
 class Gate(Observer):
@@ -163,33 +165,17 @@ def test_a_browser_that_goes_away_is_no_error(runs, capfd):
     assert capfd.readouterr().err == ""
 
 
-def test_watch_ends_with_ctrl_c(fedcanon, runs):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    answers = []
-
-    def look():
-        try:
-            return ask(f"http://127.0.0.1:{port}")[0]
-        except ConnectionRefusedError:
-            return None
-
-    def look_and_interrupt():
-        answers.append(until(look))
-        os.kill(os.getpid(), signal.SIGINT)
-
+def test_watch_ends_with_ctrl_c(runs):
+    command = [sys.executable, "-m", "fedcanon", "watch", runs["scaffold-0"].path]
     # A shell that starts tests in the background lets them ignore the signal.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    helper = threading.Thread(target=look_and_interrupt)
-    helper.start()
-    try:
-        code, out, err = fedcanon("watch", str(runs["scaffold-0"].path), "--port", str(port))
-    finally:
-        helper.join()
-        signal.signal(signal.SIGINT, before)
-    assert (code, err, answers) == (0, "", [200])
-    assert f"http://127.0.0.1:{port}" in out
+    heard = {"preexec_fn": partial(signal.signal, signal.SIGINT, signal.default_int_handler)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **heard) as page:
+        address = page.stdout.readline().decode().split()[-1]
+        assert page.stdout.readline() == b"Ctrl-C ends the page, not the run.\n"
+        assert ask(address)[0] == 200
+        page.send_signal(signal.SIGINT)
+        out, err = page.communicate(timeout=PATIENCE)
+    assert (page.returncode, out, err) == (0, b"ended\n", b"")
 
 
 def test_watch_refuses_what_it_cannot_show(fedcanon, runs):
