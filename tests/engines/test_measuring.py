@@ -1,4 +1,4 @@
-"""Losses of many small clients, computed in groups."""
+"""Losses of many small clients, computed in groups, and tests, computed in pieces."""
 
 import pytest
 import torch
@@ -6,21 +6,29 @@ from torch import nn
 
 from fedcanon import FedAvg, Federation, FlatModule, Local, Problem
 from fedcanon.engines.tasks import group_height
-from fedcanon.objectives import ModuleClients
+from fedcanon.objectives import ModuleClients, ModuleObjective
+from fedcanon.objectives.module import ModuleTest
 from fedcanon.penalties import L1
+from fedcanon.runs.measures import Cost, measure
+
+HELD_OUT = 2500
+"""Samples of the test: three pieces for three workers, none of them whole chunks."""
 
 
-def problem(clients=77, largest=9, loss=None, weights=()):
-    """Clients of 1 to ``largest`` samples and a network with normalisation."""
+def problem(clients=77, largest=9, loss=None, weights=(), smallest=1):
+    """Clients of ``smallest`` to ``largest`` samples and a network with normalisation."""
     draws = torch.Generator().manual_seed(0)
-    sizes = torch.randint(1, largest + 1, (clients,), generator=draws).tolist()
+    sizes = torch.randint(smallest, largest + 1, (clients,), generator=draws).tolist()
     inputs = torch.randn(sum(sizes), 5, generator=draws)
     targets = torch.randint(3, (sum(sizes),), generator=draws)
     with torch.random.fork_rng():
         torch.manual_seed(0)
         flat = FlatModule(nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Linear(4, 3)))
-    own = ModuleClients(flat, loss or nn.CrossEntropyLoss(), inputs, targets, sizes)
-    return Problem(own, flat.vector, weights)
+    loss = loss or nn.CrossEntropyLoss()
+    own = ModuleClients(flat, loss, inputs, targets, sizes)
+    rows = torch.randint(len(inputs), (HELD_OUT,), generator=draws)
+    test = ModuleTest(ModuleObjective(flat, loss, inputs[rows], targets[rows]))
+    return Problem(own, flat.vector, weights, test)
 
 
 def measured(given, gradient, workers=None):
@@ -62,3 +70,30 @@ def test_clients_with_many_samples_or_another_loss_are_measured_one_by_one():
     own = problem(loss=nn.CrossEntropyLoss(label_smoothing=0.1))
     assert group_height(own) == 0
     assert measured(own, gradient=False).losses == own.losses(own.start)
+
+
+@pytest.mark.parametrize("workers", [None, 2, 3])
+def test_a_test_without_clients_sees_the_statistics_of_the_model(workers):
+    given = problem(clients=5, smallest=2)
+    engine = Local(workers=workers)
+    federation = Federation(given, FedAvg(0.5, 2), L1(0.01), batch_size=2, engine=engine)
+    for _ in range(5):
+        federation.step()
+    found = [
+        measure(federation.engine, federation.server, t=5, cost=Cost(), step=None, clients=clients)
+        for clients in (True, False)
+    ]
+    federation.close()
+    assert found[0].test == found[1].test
+    given.buffers.copy_(federation.engine.model_buffers)
+    assert found[0].test == given.test(federation.model)
+    given.buffers.copy_(given.start_buffers)
+    assert found[0].test["test_loss"] != given.test(federation.model)["test_loss"]
+
+
+def test_pieces_of_a_test_are_all_its_samples():
+    test = problem().test
+    for most in (1, 2, 3, 100):
+        pieces = test.pieces(most)
+        assert [row for piece in pieces for row in range(HELD_OUT)[piece]] == list(range(HELD_OUT))
+        assert len(pieces) == min(most, 3)

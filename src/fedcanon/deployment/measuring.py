@@ -17,7 +17,7 @@ from fedcanon.deployment.validity import Fault, fault, is_finite, is_number
 from fedcanon.engines import Evaluation
 from fedcanon.engines.client import BUFFERS
 from fedcanon.engines.summation import Tree
-from fedcanon.objectives.problem import MEASURES, Test, no_test
+from fedcanon.objectives.problem import MEASURES
 
 _TEST = "test/"
 """The prefix of measures on the samples that a client holds out."""
@@ -78,10 +78,10 @@ class Measuring:
             self.found[client] = {k: float(v) for k, v in answer.items() if k != "gradient"}
         return refused
 
-    def evaluation(self, members: Mapping[int, float], test: Test) -> Evaluation:
+    def evaluation(self, members: Mapping[int, float], test: dict[str, float]) -> Evaluation:
         """Return the means over the clients that have answered.
 
-        ∇f(z) needs all of them. The measures of ``test`` come before those of clients.
+        ∇f(z) needs all of them. Measures of the server's ``test`` come before those of clients.
         """
         weights = {client: members[client] for client in sorted(self.found) if client in members}
         taken, total = math.fsum(weights.values()), Tree()
@@ -95,7 +95,7 @@ class Measuring:
             loss=sum(weights[client] / taken * loss for client, loss in losses.items()),
             losses=list(losses.values()),
             gradient=total.total()["gradient"] if whole else None,
-            test=pooled_measures(self.found) if test is no_test else test(self.z),
+            test=test or pooled_measures(self.found),
         )
 
 

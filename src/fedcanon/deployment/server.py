@@ -36,7 +36,6 @@ from fedcanon.engines.traffic import byte_size, own_rows
 from fedcanon.engines.work import IdleWork
 from fedcanon.errors import DivergenceError, FedcanonError, RegroupError, StartOverError
 from fedcanon.objectives import Problem
-from fedcanon.objectives.problem import no_test
 from fedcanon.privacy import ClientPrivacy
 
 DIVERGED = "the run has diverged. Use smaller steps (beta, alpha), or look for missing values."
@@ -297,9 +296,7 @@ class DeployedEngine(MeasuresWhileTraining):
         for client in odd:
             del wanted.found[client]
             self._blame(client, "measures", "a loss that cannot be believed")
-        if self.problem.test is not no_test:
-            self.problem.buffers.copy_(self.model_buffers)
-        return wanted.evaluation(self.membership.members, self.problem.test)
+        return wanted.evaluation(self.membership.members, self.test(wanted.z))
 
     def _take_measures(self, client: int, reply: Reply, measures: State) -> None:
         if self._wanted is None:

@@ -16,6 +16,7 @@ from fedcanon.compression import Compressor, Identity
 from fedcanon.engines.aggregation import Aggregation
 from fedcanon.engines.traffic import Traffic
 from fedcanon.objectives import Problem
+from fedcanon.objectives.problem import no_test
 from fedcanon.penalties import Penalty
 from fedcanon.privacy import Privacy, RecordPrivacy
 from fedcanon.robustness import Adversary, Combination
@@ -172,6 +173,13 @@ class Engine(ABC):
     @abstractmethod
     def evaluate(self, z: Tensor, *, gradient: bool) -> Evaluation:
         """Measure the model ``z``: all f_i(z), ∇f(z) if ``gradient`` is set, and the test data."""
+
+    def test(self, z: Tensor) -> dict[str, float]:
+        """Measure the model ``z`` on the server's test data alone, if there are any."""
+        if self.problem.test is no_test:
+            return {}
+        self.problem.buffers.copy_(self.model_buffers)
+        return self.problem.test(z)
 
     @property
     def measures_clients(self) -> bool:

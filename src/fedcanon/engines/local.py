@@ -28,6 +28,8 @@ from fedcanon.engines.tasks import (
     WorkerSetup,
     evaluate,
     group_height,
+    parts_of,
+    tested,
     train,
 )
 from fedcanon.engines.traffic import Traffic, copied
@@ -187,14 +189,22 @@ class LocalEngine(Engine):
     def evaluate(self, z: Tensor, *, gradient: bool) -> Evaluation:
         request = EvaluationRequest(z, self.model_buffers, gradient)
         tasks = self._tasks(self.problem.samples, smallest=group_height(self.problem))
-        results = self._workers.map(evaluate, request, [None, *tasks])
+        parts = parts_of(self.problem.test, self._workers.count)
+        results = self._workers.map(evaluate, request, [*parts, *tasks])
         found = list(map(copied, _in_order(results)))
+        test, found = tested(self.problem.test, found[: len(parts)]), found[len(parts) :]
         losses = [loss for part in found for loss in part.losses]
         total = Tree()
-        for task, own in zip(tasks, found[1:], strict=True):
+        for task, own in zip(tasks, found, strict=True):
             total.push(own.gradient, height_of(task))
         loss = self.problem.mean(losses)
-        return Evaluation(loss, losses, total.total().get("gradient"), found[0].test)
+        return Evaluation(loss, losses, total.total().get("gradient"), test)
+
+    def test(self, z: Tensor) -> dict[str, float]:
+        request = EvaluationRequest(z, self.model_buffers, gradient=False)
+        parts = parts_of(self.problem.test, self._workers.count)
+        found = map(copied, _in_order(self._workers.map(evaluate, request, parts)))
+        return tested(self.problem.test, list(found))
 
     def shortage(self, states: int) -> str | None:
         return self._store.shortage(states)

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fedcanon.algorithms import State
@@ -37,6 +39,8 @@ from fedcanon.engines.traffic import Traffic, own_rows
 from fedcanon.engines.work import ClientWork, CountedProx
 from fedcanon.objectives import ModuleClients, Problem
 from fedcanon.objectives.losses import is_plain_cross_entropy
+from fedcanon.objectives.module import ModuleTest
+from fedcanon.objectives.problem import Test
 from fedcanon.objectives.stacked import StackedModule
 
 
@@ -203,6 +207,8 @@ class EvaluationResult:
     losses: list[float] = field(default_factory=list)
     gradient: Vectors = field(default_factory=dict)
     test: dict[str, float] = field(default_factory=dict)
+    outputs: NDArray[Any] | None = None
+    """Of some test samples. They may be larger than any message of tensors."""
 
 
 _SAMPLES_TOGETHER = 256
@@ -221,15 +227,40 @@ def group_height(problem: Problem) -> int:
     return max(1, clients).bit_length() - 1
 
 
+TestPart = slice | None
+"""Some samples of a test of networks, or the whole of another test."""
+
+
+def parts_of(test: Test, workers: int) -> Sequence[TestPart]:
+    """Cut a test into parts for workers, if it can be cut."""
+    return test.pieces(workers) if isinstance(test, ModuleTest) else [None]
+
+
+def tested(test: Test, parts: Sequence[EvaluationResult]) -> dict[str, float]:
+    """Return the measures of a test from what workers have found of its parts."""
+    if not isinstance(test, ModuleTest):
+        return parts[0].test
+    outputs = np.concatenate([part.outputs for part in parts if part.outputs is not None])
+    return test.measures(torch.from_numpy(outputs).to(test.held_out.targets.device))
+
+
 def evaluate(
-    setup: WorkerSetup, request: EvaluationRequest, clients: range | None
+    setup: WorkerSetup, request: EvaluationRequest, part: range | TestPart
 ) -> EvaluationResult:
-    """Measure the losses of some clients; ``clients`` None measures the test data instead."""
+    """Measure the losses of a range of clients, or a part of the test."""
     problem, z = setup.problem, request.z.to(setup.problem.start.device)
     problem.buffers.copy_(request.buffers)
-    if clients is None:
-        with explain_errors("the test of the model failed"):
+    if isinstance(part, range):
+        return _losses(problem, z, part, gradient=request.gradient)
+    with explain_errors("the test of the model failed"):
+        if part is None:
             return EvaluationResult(test=problem.test(z))
+        assert isinstance(problem.test, ModuleTest)
+        outputs = problem.test.held_out.outputs(z, part)
+        return EvaluationResult(outputs=outputs.cpu().numpy())
+
+
+def _losses(problem: Problem, z: Tensor, clients: range, *, gradient: bool) -> EvaluationResult:
     found, total = EvaluationResult(), Tree()
     if together := group_height(problem):
         assert isinstance(problem.clients, ModuleClients)
@@ -237,19 +268,19 @@ def evaluate(
             group = range(first, min(first + (1 << together), clients.stop))
             shares = [problem.weights[client] / problem.total_weight for client in group]
             with explain_errors(f"the losses of clients from {first} on could not be computed"):
-                own = problem.clients.measured(z, group, shares if request.gradient else ())
+                own = problem.clients.measured(z, group, shares if gradient else ())
             found.losses += own[0]
             total.push({"gradient": own[1]}, height_of(group))
-        found.gradient = total.total() if request.gradient else {}
+        found.gradient = total.total() if gradient else {}
         return found
     for client in clients:
         with explain_errors(f"the loss of client {client} could not be computed"):
             objective = problem.clients[client]
-            if not request.gradient:
+            if not gradient:
                 found.losses.append(objective.value(z))
                 continue
-            loss, gradient = objective.value_and_gradient(z)
+            loss, slope = objective.value_and_gradient(z)
             found.losses.append(loss)
-            total.push({"gradient": problem.weights[client] / problem.total_weight * gradient})
-    found.gradient = total.total() if request.gradient else {}
+            total.push({"gradient": problem.weights[client] / problem.total_weight * slope})
+    found.gradient = total.total() if gradient else {}
     return found

@@ -27,6 +27,9 @@ from fedcanon.objectives.perceptron import Batch, Perceptron, PerceptronAt, perc
 WORTH_BATCHING = 50_000
 """Up to so many parameters, a CPU computes the gradients of several records faster together."""
 
+WORTH_CUTTING = 1024
+"""Samples of a test, a multiple of ``ModuleObjective.chunk``, for which a process is asked."""
+
 
 @dataclass(eq=False, repr=False)
 class ModuleClients(Sequence["ModuleObjective"]):
@@ -352,19 +355,22 @@ class ModuleObjective(Objective):
             self._last = x, perceptron.at(self._pieces(x))
         return self._last[1]
 
-    def _evaluated(self, x: Tensor) -> Iterator[tuple[Tensor, Tensor, float]]:
-        """Outputs and targets of the client's samples in pieces, each with its share of them."""
+    def _evaluated(
+        self, x: Tensor, some: slice = slice(None)
+    ) -> Iterator[tuple[Tensor, Tensor, float]]:
+        """Outputs and targets of the client's samples in chunks, each with its share of them."""
         self._flat.network.eval()
         self._flat.load(x)
         chunk = self.samples if self.whole else self.chunk
-        for start in range(0, self.samples, chunk):
-            inputs, targets = self._at(slice(start, start + chunk))
+        rows = range(self.samples)[some]
+        for start in rows[::chunk]:
+            inputs, targets = self._at(slice(start, min(start + chunk, rows.stop)))
             yield self._flat.network(inputs), targets, len(inputs) / self.samples
 
-    def outputs(self, x: Tensor) -> Tensor:
-        """What the network says of all samples, in evaluation mode."""
+    def outputs(self, x: Tensor, some: slice = slice(None)) -> Tensor:
+        """What the network says of some samples, in evaluation mode."""
         with torch.no_grad():
-            return torch.cat([outputs for outputs, _, _ in self._evaluated(x)])
+            return torch.cat([outputs for outputs, _, _ in self._evaluated(x, some)])
 
     def value(self, x: Tensor) -> float:
         with torch.no_grad():
@@ -405,9 +411,20 @@ class ModuleTest:
         """The same test of another copy of the network, on its device."""
         return ModuleTest(self.held_out.of(flat))
 
+    def pieces(self, most: int) -> list[slice]:
+        """The samples in at most so many pieces, whose outputs have the bits of the whole."""
+        samples = max(1, self.held_out.samples)
+        least = samples if self.held_out.whole else WORTH_CUTTING
+        length = -(-samples // (most * least)) * least
+        return [slice(start, start + length) for start in range(0, samples, length)]
+
     def __call__(self, x: Tensor) -> dict[str, float]:
         """``{"test_loss": …, "accuracy": …}`` at ``x``."""
-        outputs, targets = self.held_out.outputs(x), self.held_out.targets
+        return self.measures(self.held_out.outputs(x))
+
+    def measures(self, outputs: Tensor) -> dict[str, float]:
+        """The same from what the network says of all samples."""
+        targets = self.held_out.targets
         correct = (outputs.argmax(1) == targets).double().mean()
         loss = float(self.held_out.loss(outputs, targets))
         return {"test_loss": loss, "accuracy": float(correct)}

@@ -109,12 +109,12 @@ def is_small(problem: Problem) -> bool:
     return sum(problem.samples) * len(problem.start) <= SMALL
 
 
-def public_measures(problem: Problem, z: Tensor) -> Evaluation:
+def public_measures(engine: Engine, z: Tensor) -> Evaluation:
     """Measure a model on the server's test data alone, as runs must that hide single clients.
 
     Losses and gradients of clients are exact numbers about their data. Here they are nan.
     """
-    return Evaluation(math.nan, [], None, problem.test(z))
+    return Evaluation(math.nan, [], None, engine.test(z))
 
 
 def stationarity(penalty: Penalty, z: Tensor, gradient: Tensor, step: float) -> float:
@@ -171,7 +171,7 @@ def measure(
     algorithm, penalty = engine.rules.algorithm, engine.rules.penalty
     z = algorithm.model(server)
     if not (clients and engine.measures_clients):
-        found = public_measures(engine.problem, z)
+        found = public_measures(engine, z)
     found = found or engine.evaluate(z, gradient=step is not None)
     own = algorithm.diagnostics(server) if isinstance(algorithm, Diagnosed) else {}
     gradient_norm = None
