@@ -1,18 +1,33 @@
 """Every table and figure of the paper at the smallest scale, on the data that it uses."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 
 from fedcanon.cli.paper import Name
+from fedcanon.errors import FedcanonError
 from fedcanon.objectives.models import MODELS
-from fedcanon.paper import accuracy, costs, fig1, fig2, fig3, items, properties, prox, theory
+from fedcanon.paper import (
+    accuracy,
+    costs,
+    fig1,
+    fig2,
+    fig3,
+    items,
+    kept_rows,
+    properties,
+    prox,
+    theory,
+)
 from fedcanon.paper.items import ITEMS
 from fedcanon.paper.masks import MaskedL1, MaskedMCP, MaskedSCAD
 from fedcanon.paper.methods import TIMED_BASELINES
-from fedcanon.paper.outcome import Scale
+from fedcanon.paper.outcome import Scale, markdown
 from fedcanon.paper.quadratics import scattered_problem
+from fedcanon.paper.trials import Trainer
+from fedcanon.paper.tuning import Shape
 from fedcanon.penalties import L1, MCP, SCAD
 
 
@@ -220,7 +235,7 @@ def test_table_five_has_the_ratios_of_the_paper(outcome):
 
 @pytest.mark.slow
 @pytest.mark.data("femnist")
-def test_table_six_on_femnist(outcome):
+def test_table_six_on_femnist(outcome, monkeypatch, tmp_path):
     found = outcome("accuracy")
     assert "300 of 3,550 writers" in found.title
     shown = [row for row in found.tables[0].rows if row[0] != "  the paper"]
@@ -239,6 +254,26 @@ def test_table_six_on_femnist(outcome):
     constant, cosine = found.figure.axes
     assert constant.get_title() == "(a) FEMNIST CNN Dir(0.2), constant"
     assert cosine.get_title() == "(b) FEMNIST CNN Dir(0.2), cosine"
+    # One file carries the row to another machine, which needs neither trainings nor data.
+    monkeypatch.setenv("FEDCANON_DATA", str(tmp_path))
+    row = tmp_path / "rows" / "femnist-cnn-dir0.2.json"
+    [again] = accuracy.run(Scale.smoke, Trainer(tmp_path / "no runs"))
+    assert markdown(again) == markdown(found)
+    assert (again.settings, again.data) == (found.settings, found.data)
+    with pytest.raises(FedcanonError, match="femnist"):
+        [*accuracy.run(Scale.smoke, Trainer(tmp_path / "elsewhere" / "runs"))]
+    row.write_text(row.read_text(encoding="utf-8")[:100], encoding="utf-8")
+    with pytest.raises(FedcanonError, match=r"dir0\.2\.json is damaged .*: remove it"):
+        [*accuracy.run(Scale.smoke, Trainer(tmp_path / "no runs"))]
+
+
+def test_a_row_that_was_run_with_other_settings_is_not_taken(tmp_path):
+    lengths = accuracy.PLANS[Scale.smoke].lengths["cnn"]
+    nothing = {shape: {} for shape in Shape}
+    kept_rows.keep(tmp_path / "row.json", lengths, "all of it", nothing)
+    assert kept_rows.load(tmp_path / "row.json", lengths) == ("all of it", nothing)
+    assert kept_rows.load(tmp_path / "row.json", replace(lengths, rounds=3)) is None
+    assert kept_rows.load(tmp_path / "absent.json", lengths) is None
 
 
 def test_the_rows_of_table_six_are_those_of_the_paper():

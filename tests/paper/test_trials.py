@@ -1,7 +1,6 @@
 """Trainings of the paper are run folders that are found again, and steps are tuned fairly."""
 
 import math
-import shutil
 from contextlib import nullcontext
 from dataclasses import replace
 
@@ -60,18 +59,6 @@ def test_a_finished_training_is_loaded_and_an_interrupted_one_goes_on(tmp_path):
     run = RunFolder(tmp_path / "broken" / run_name(config, DIGITS))
     assert run.status == "finished"
     assert not (run.path / "checkpoints").exists()
-
-
-def test_two_small_files_carry_a_finished_training_to_another_machine(tmp_path):
-    here = Trainer(tmp_path / "here", Counting())
-    expected = losses(here.train("", CONFIG, DIGITS))
-    name = run_name(CONFIG, DIGITS)
-    (tmp_path / "there" / name).mkdir(parents=True)
-    for file in ("history.jsonl", "result.json"):
-        shutil.copy(tmp_path / "here" / name / file, tmp_path / "there" / name)
-    there = Trainer(tmp_path / "there", Counting())
-    assert losses(there.train("", CONFIG, DIGITS)) == expected
-    assert there.watch.rounds == 0
 
 
 def test_a_training_that_diverges_is_kept_and_not_repeated(tmp_path):
