@@ -8,7 +8,17 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedcanon.compression import Clip, Compressor, Identity, Quantise, RandomK, Sign, TopK
+from fedcanon.compression import (
+    Chain,
+    Clip,
+    Compressor,
+    Identity,
+    Lossless,
+    Quantise,
+    RandomK,
+    Sign,
+    TopK,
+)
 from fedcanon.compression.sparse import _drawn, index_type
 from fedcanon.errors import FedcanonError
 
@@ -59,6 +69,26 @@ def test_bytes_and_floats(
     for compressor, floats, size in expected:
         encoded = compressor(gaussian(d, dtype), generator())
         assert (encoded.floats, encoded.bytes) == (floats, size), compressor
+
+
+@pytest.mark.parametrize(
+    "compressor",
+    [
+        Identity(),
+        Lossless(),
+        TopK(0.3),
+        RandomK(0.3),
+        Quantise(bits=4),
+        Sign(),
+        Clip(0.1),
+        Chain((Clip(0.1), TopK(0.3))),
+        Chain((Clip(0.1), Quantise(bits=4))),
+    ],
+)
+def test_a_compressor_says_whether_it_draws(compressor: Compressor) -> None:
+    rng = generator()
+    compressor(gaussian(9), rng)
+    assert (rng.bit_generator.state != generator().bit_generator.state) == compressor.draws
 
 
 def test_identity_copies_nothing() -> None:

@@ -71,6 +71,11 @@ class Compressor(ABC):
         """The δ that holds for every u with that many entries."""
 
     @property
+    def draws(self) -> bool:
+        """Whether C is random; if not, ``rng`` is the same for all vectors."""
+        return True
+
+    @property
     def norm_bound(self) -> float:
         """The largest ‖C(u)‖ of any u; a server refuses what exceeds it."""
         return math.inf
@@ -92,8 +97,9 @@ class Compressor(ABC):
 class Identity(Compressor):
     """C(u) = u, δ = 1: the vector itself travels."""
 
-    def __call__(self, u: Tensor, rng: np.random.Generator | None = None) -> Encoded:
-        return Encoded({"values": u}, u)
+    @property
+    def draws(self) -> bool:
+        return False
 
     def encode(self, u: Tensor, rng: np.random.Generator) -> dict[str, Tensor]:
         return {"values": u}
@@ -115,6 +121,10 @@ class Chain(Compressor):
     """
 
     steps: tuple[Compressor, ...]
+
+    @property
+    def draws(self) -> bool:
+        return any(step.draws for step in self.steps)
 
     def encode(self, u: Tensor, rng: np.random.Generator) -> dict[str, Tensor]:
         *first, last = self.steps

@@ -33,6 +33,10 @@ class Clip(Compressor):
         if not (self.limit > 0 and math.isfinite(self.limit)):
             raise FedcanonError(f"Clip needs a positive, finite limit, not {self.limit:g}.")
 
+    @property
+    def draws(self) -> bool:
+        return False
+
     def encode(self, u: Tensor, rng: np.random.Generator) -> dict[str, Tensor]:
         norm = float(torch.linalg.vector_norm(u, dtype=torch.float64))
         if norm <= self.limit:

@@ -20,6 +20,10 @@ class Lossless(Compressor):
     that say where they are; or these values and their indices. −0 counts as other than 0.
     """
 
+    @property
+    def draws(self) -> bool:
+        return False
+
     def encode(self, u: Tensor, rng: np.random.Generator | None = None) -> dict[str, Tensor]:
         there = (u != 0) | u.signbit()
         kept, size, width = int(there.sum()), u.numel(), u.element_size()

@@ -89,6 +89,10 @@ class Sign(Compressor):
     What travels: one number and ⌈d/8⌉ bytes.
     """
 
+    @property
+    def draws(self) -> bool:
+        return False
+
     def encode(self, u: Tensor, rng: np.random.Generator) -> dict[str, Tensor]:
         return {"scale": u.abs().mean().view(1), "signs": _pack((u >= 0).to(torch.uint8), bits=1)}
 

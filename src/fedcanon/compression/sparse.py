@@ -53,6 +53,10 @@ class TopK(_Sparse):
         10
     """
 
+    @property
+    def draws(self) -> bool:
+        return False
+
     def encode(self, u: Tensor, rng: np.random.Generator) -> dict[str, Tensor]:
         k, size = self._kept(u.numel()), u.numel()
         # What is not a number counts as infinite: it must travel, so that the server can see it.

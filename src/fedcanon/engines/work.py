@@ -13,13 +13,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedcanon.compression import Compressor, Encoded, Identity
+from fedcanon.compression import Compressor, Encoded
 from fedcanon.engines.base import Rules
 from fedcanon.errors import DivergenceError, FedcanonError
 from fedcanon.expansion import expansion_length, pack_expansion
 from fedcanon.objectives import Objective
 from fedcanon.penalties import Penalty
 from fedcanon.randomness import Purpose, generator
+
+_UNUSED = np.random.default_rng(0)
+"""For compressors that draw nothing."""
 
 MOST_STEPS = 100_000
 """Gradient steps after which a subproblem that is to be solved to a tolerance is given up."""
@@ -198,9 +201,8 @@ class ClientWork:
 
     def encode(self, u: Tensor) -> Encoded:
         """``u`` as it travels."""
-        if isinstance(self._compressor, Identity):  # a generator takes as long as some local steps
-            return self._compressor(u)
-        return self._compressor(u, self._encoding)
+        # To seed a generator takes as long as some local steps of a small model.
+        return self._compressor(u, self._encoding if self._compressor.draws else _UNUSED)
 
     @cached_property
     def _encoding(self) -> np.random.Generator:
