@@ -251,9 +251,13 @@ def as_markdown(costs: dict[str, Cost], before: dict[str, object]) -> str:
         (way, *(cell for pair in costs[way].wire[-1] for cell in _bytes(*pair)))
         for way in (OLD, NEW)
     ]
-    rows = [(way, *(f"{value:.2f}" for value in cost.row)) for way, cost in costs.items()]
+    seconds = zip(*(cost.row for cost in costs.values()), strict=True)
+    rows = [
+        (name, *(f"{value:.2f}" for value in several))
+        for name, several in zip(COLUMNS, seconds, strict=True)
+    ]
     header = ("bytes of a round", "down", "/ counted", "up", "/ counted")
-    return f"{tables.table(header, wire)}\n{table([('seconds', *COLUMNS), *rows], before)}"
+    return f"{tables.table(header, wire)}\n{table([('seconds', *costs), *rows], before)}"
 
 
 def _bytes(sent: float, counted: float) -> tuple[str, str]:
