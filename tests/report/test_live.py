@@ -10,7 +10,6 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
-from functools import partial
 
 import pytest
 
@@ -165,16 +164,18 @@ def test_a_browser_that_goes_away_is_no_error(runs, capfd):
     assert capfd.readouterr().err == ""
 
 
+@pytest.mark.slow
 def test_watch_ends_with_ctrl_c(runs):
     command = [sys.executable, "-m", "fedcanon", "watch", runs["scaffold-0"].path]
-    # A shell that starts tests in the background lets them ignore the signal.
-    heard = {"preexec_fn": partial(signal.signal, signal.SIGINT, signal.default_int_handler)}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **heard) as page:
-        address = page.stdout.readline().decode().split()[-1]
-        assert page.stdout.readline() == b"Ctrl-C ends the page, not the run.\n"
-        assert ask(address)[0] == 200
-        page.send_signal(signal.SIGINT)
-        out, err = page.communicate(timeout=PATIENCE)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as page:
+        try:
+            address = page.stdout.readline().decode().split()[-1]
+            assert page.stdout.readline() == b"Ctrl-C ends the page, not the run.\n"
+            assert ask(address)[0] == 200
+            page.send_signal(signal.SIGINT)
+            out, err = page.communicate(timeout=PATIENCE)
+        finally:
+            page.kill()
     assert (page.returncode, out, err) == (0, b"ended\n", b"")
 
 
