@@ -135,9 +135,11 @@ def measure(journal: Journal, size: Size, progress: Progress) -> Found:
     total += len(size.record_clips) * len(size.record_steps) * size.seeds
     task = progress.add_task("", total=total + len(size.bounds) + len(partitions) * size.splits)
 
+    lengths = {"rounds": size.rounds, "record_rounds": size.record_rounds, "rows": size.rows}
+
     def outcome(what: str, run: Outcome, work: Any) -> Outcome:
         progress.update(task, description=what)
-        found = journal.outcome({"what": what, **run}, work)
+        found = journal.outcome({"what": what, **lengths, **run}, work)
         progress.advance(task)
         return found
 
@@ -184,7 +186,7 @@ def measure(journal: Journal, size: Size, progress: Progress) -> Found:
         "hostile": [
             outcome(
                 "hostile clients below a clip",
-                {"bound": bound, "rounds": size.rounds},
+                {"bound": bound},
                 partial(below_a_clip, breast_cancer, bound, size.rounds),
             )["distance"]
             for bound in size.bounds

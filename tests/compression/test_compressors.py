@@ -14,12 +14,14 @@ from fedcanon.compression import (
     Compressor,
     Identity,
     Lossless,
+    PrivateClip,
     Quantise,
     RandomK,
     Sign,
     TopK,
 )
 from fedcanon.compression.sparse import _drawn, index_type
+from fedcanon.engines.work import NO_DRAWS
 from fedcanon.errors import FedcanonError
 
 from .vectors import gaussian, square, vectors
@@ -81,6 +83,7 @@ def test_bytes_and_floats(
         Quantise(bits=4),
         Sign(),
         Clip(0.1),
+        PrivateClip(0.1),
         Chain((Clip(0.1), TopK(0.3))),
         Chain((Clip(0.1), Quantise(bits=4))),
     ],
@@ -89,6 +92,18 @@ def test_a_compressor_says_whether_it_draws(compressor: Compressor) -> None:
     rng = generator()
     compressor(gaussian(9), rng)
     assert (rng.bit_generator.state != generator().bit_generator.state) == compressor.draws
+
+
+class NoisyClip(Clip):
+    """A compressor that draws, but has inherited that it does not."""
+
+    def encode(self, u: torch.Tensor, rng: np.random.Generator) -> dict[str, torch.Tensor]:
+        return super().encode(u + float(rng.normal()), rng)
+
+
+def test_draws_where_none_were_announced_are_refused() -> None:
+    with pytest.raises(FedcanonError, match="let its property draws be True"):
+        NoisyClip()(gaussian(9), NO_DRAWS)
 
 
 def test_identity_copies_nothing() -> None:

@@ -1,10 +1,10 @@
-"""Losses of many small clients, computed in groups, and tests, computed in pieces."""
+"""Losses of many small clients, computed in groups, and tests, computed in parts."""
 
 import pytest
 import torch
 from torch import nn
 
-from fedcanon import FedAvg, Federation, FlatModule, Local, Problem
+from fedcanon import FedAvg, FedcanonError, Federation, FlatModule, Local, Problem
 from fedcanon.engines.tasks import group_height
 from fedcanon.objectives import ModuleClients, ModuleObjective
 from fedcanon.objectives.module import ModuleTest
@@ -12,7 +12,7 @@ from fedcanon.penalties import L1
 from fedcanon.runs.measures import Cost, measure
 
 HELD_OUT = 2500
-"""Samples of the test: three pieces for three workers, none of them whole chunks."""
+"""Samples of the test: three parts for three workers, the last of them without a whole chunk."""
 
 
 def problem(clients=77, largest=9, loss=None, weights=(), smallest=1):
@@ -60,6 +60,7 @@ def test_groups_have_the_same_bits_for_any_number_of_workers(gradient):
     given = problem(clients=301)
     one, several = measured(given, gradient), measured(given, gradient, workers=3)
     assert one.losses == several.losses
+    assert one.test == several.test
     assert one.loss == several.loss
     if gradient:
         assert torch.equal(one.gradient, several.gradient)
@@ -91,9 +92,17 @@ def test_a_test_without_clients_sees_the_statistics_of_the_model(workers):
     assert found[0].test["test_loss"] != given.test(federation.model)["test_loss"]
 
 
-def test_pieces_of_a_test_are_all_its_samples():
+def test_parts_of_a_test_are_all_its_samples():
     test = problem().test
     for most in (1, 2, 3, 100):
-        pieces = test.pieces(most)
-        assert [row for piece in pieces for row in range(HELD_OUT)[piece]] == list(range(HELD_OUT))
-        assert len(pieces) == min(most, 3)
+        parts = test.parts(most)
+        assert [row for part in parts for row in range(HELD_OUT)[part]] == list(range(HELD_OUT))
+        assert len(parts) == min(most, 3)
+
+
+@pytest.mark.parametrize("workers", [None, 2])
+def test_a_test_that_fails_is_a_sentence(workers):
+    given = problem(clients=5)
+    given.test.held_out.targets[-1] = 3  # which is no class
+    with pytest.raises(FedcanonError, match=r"^the test of the model failed: IndexError"):
+        measured(given, gradient=False, workers=workers)

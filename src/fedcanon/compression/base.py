@@ -72,7 +72,7 @@ class Compressor(ABC):
 
     @property
     def draws(self) -> bool:
-        """Whether C is random; if not, ``rng`` is the same for all vectors."""
+        """Whether ``encode`` uses ``rng``; where it says no, any use of ``rng`` is an error."""
         return True
 
     @property

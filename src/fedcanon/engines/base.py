@@ -16,7 +16,6 @@ from fedcanon.compression import Compressor, Identity
 from fedcanon.engines.aggregation import Aggregation
 from fedcanon.engines.traffic import Traffic
 from fedcanon.objectives import Problem
-from fedcanon.objectives.problem import no_test
 from fedcanon.penalties import Penalty
 from fedcanon.privacy import Privacy, RecordPrivacy
 from fedcanon.robustness import Adversary, Combination
@@ -175,9 +174,7 @@ class Engine(ABC):
         """Measure the model ``z``: all f_i(z), ∇f(z) if ``gradient`` is set, and the test data."""
 
     def test(self, z: Tensor) -> dict[str, float]:
-        """Measure the model ``z`` on the server's test data alone, if there are any."""
-        if self.problem.test is no_test:
-            return {}
+        """Measure the model ``z`` on the server's test data alone."""
         self.problem.buffers.copy_(self.model_buffers)
         return self.problem.test(z)
 

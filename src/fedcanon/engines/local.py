@@ -23,13 +23,14 @@ from fedcanon.engines.summation import Tree, height_of, subtrees
 from fedcanon.engines.tasks import (
     Broadcast,
     EvaluationRequest,
+    EvaluationResult,
     Participation,
     TrainingResult,
     WorkerSetup,
     evaluate,
     group_height,
+    measures_of,
     parts_of,
-    tested,
     train,
 )
 from fedcanon.engines.traffic import Traffic, copied
@@ -189,10 +190,7 @@ class LocalEngine(Engine):
     def evaluate(self, z: Tensor, *, gradient: bool) -> Evaluation:
         request = EvaluationRequest(z, self.model_buffers, gradient)
         tasks = self._tasks(self.problem.samples, smallest=group_height(self.problem))
-        parts = parts_of(self.problem.test, self._workers.count)
-        results = self._workers.map(evaluate, request, [*parts, *tasks])
-        found = list(map(copied, _in_order(results)))
-        test, found = tested(self.problem.test, found[: len(parts)]), found[len(parts) :]
+        test, found = self._measured(request, tasks)
         losses = [loss for part in found for loss in part.losses]
         total = Tree()
         for task, own in zip(tasks, found, strict=True):
@@ -201,10 +199,16 @@ class LocalEngine(Engine):
         return Evaluation(loss, losses, total.total().get("gradient"), test)
 
     def test(self, z: Tensor) -> dict[str, float]:
-        request = EvaluationRequest(z, self.model_buffers, gradient=False)
+        return self._measured(EvaluationRequest(z, self.model_buffers, gradient=False), [])[0]
+
+    def _measured(
+        self, request: EvaluationRequest, tasks: Sequence[range]
+    ) -> tuple[dict[str, float], list[EvaluationResult]]:
+        """Return the measures on test data, and what was found of the clients of each task."""
         parts = parts_of(self.problem.test, self._workers.count)
-        found = map(copied, _in_order(self._workers.map(evaluate, request, parts)))
-        return tested(self.problem.test, list(found))
+        results = self._workers.map(evaluate, request, [*parts, *tasks])
+        found: list[EvaluationResult] = list(map(copied, _in_order(results)))
+        return measures_of(self.problem.test, found[: len(parts)]), found[len(parts) :]
 
     def shortage(self, states: int) -> str | None:
         return self._store.shortage(states)

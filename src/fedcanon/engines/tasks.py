@@ -1,4 +1,4 @@
-"""The tasks of workers: train some clients of a round, or measure the losses of some clients.
+"""The tasks of workers: train some clients of a round, measure their losses, or test a model.
 
 The participants are the leaves of a binary tree. A task is a complete subtree of it, so that a
 worker can merge the uploads of its task and the result has the same bits for any number of workers.
@@ -6,7 +6,9 @@ worker can merge the uploads of its task and the result has the same bits for an
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -165,7 +167,7 @@ def _train_together(
     for upload in unstack(uploads, len(group)):
         cost.up(upload)
     rows = {name: as_rows(entry, len(group)) for name, entry in uploads.items()}
-    if not all(bool(matrix.sum().isfinite()) for matrix in rows.values()):
+    if not all(math.isfinite(matrix.sum()) for matrix in rows.values()):
         for k, client in enumerate(members):
             require_finite({name: matrix[k] for name, matrix in rows.items()}, t, client)
     return rows
@@ -202,13 +204,14 @@ class EvaluationRequest:
 
 @dataclass
 class EvaluationResult:
-    """The losses of some clients and Σ p_i ∇f_i(z) over them, or the measures on test data."""
+    """The losses of some clients and Σ p_i ∇f_i(z) over them, or what a part of a test gives."""
 
     losses: list[float] = field(default_factory=list)
     gradient: Vectors = field(default_factory=dict)
     test: dict[str, float] = field(default_factory=dict)
     outputs: NDArray[Any] | None = None
-    """Of some test samples. They may be larger than any message of tensors."""
+    """Of some test samples; no tensor, because the memory for tensors is made for vectors of the
+    model, and these may be larger."""
 
 
 _SAMPLES_TOGETHER = 256
@@ -233,15 +236,20 @@ TestPart = slice | None
 
 def parts_of(test: Test, workers: int) -> Sequence[TestPart]:
     """Cut a test into parts for workers, if it can be cut."""
-    return test.pieces(workers) if isinstance(test, ModuleTest) else [None]
+    return test.parts(workers) if isinstance(test, ModuleTest) else [None]
 
 
-def tested(test: Test, parts: Sequence[EvaluationResult]) -> dict[str, float]:
+def measures_of(test: Test, parts: Sequence[EvaluationResult]) -> dict[str, float]:
     """Return the measures of a test from what workers have found of its parts."""
     if not isinstance(test, ModuleTest):
         return parts[0].test
-    outputs = np.concatenate([part.outputs for part in parts if part.outputs is not None])
-    return test.measures(torch.from_numpy(outputs).to(test.held_out.targets.device))
+    with _explained_test():
+        outputs = torch.from_numpy(np.concatenate([part.outputs for part in parts]))
+        return test.measures(outputs.to(test.held_out.targets.device))
+
+
+def _explained_test() -> AbstractContextManager[None]:
+    return explain_errors("the test of the model failed")
 
 
 def evaluate(
@@ -252,15 +260,18 @@ def evaluate(
     problem.buffers.copy_(request.buffers)
     if isinstance(part, range):
         return _losses(problem, z, part, gradient=request.gradient)
-    with explain_errors("the test of the model failed"):
+    with _explained_test():
         if part is None:
             return EvaluationResult(test=problem.test(z))
         assert isinstance(problem.test, ModuleTest)
         outputs = problem.test.held_out.outputs(z, part)
+        if outputs.dtype == torch.bfloat16:  # which NumPy does not have
+            outputs = outputs.float()
         return EvaluationResult(outputs=outputs.cpu().numpy())
 
 
 def _losses(problem: Problem, z: Tensor, clients: range, *, gradient: bool) -> EvaluationResult:
+    """Return the losses of some clients, and their share of ∇f(z) if it is wanted."""
     found, total = EvaluationResult(), Tree()
     if together := group_height(problem):
         assert isinstance(problem.clients, ModuleClients)
@@ -271,16 +282,15 @@ def _losses(problem: Problem, z: Tensor, clients: range, *, gradient: bool) -> E
                 own = problem.clients.measured(z, group, shares if gradient else ())
             found.losses += own[0]
             total.push({"gradient": own[1]}, height_of(group))
-        found.gradient = total.total() if gradient else {}
-        return found
-    for client in clients:
-        with explain_errors(f"the loss of client {client} could not be computed"):
-            objective = problem.clients[client]
-            if not gradient:
-                found.losses.append(objective.value(z))
-                continue
-            loss, slope = objective.value_and_gradient(z)
-            found.losses.append(loss)
-            total.push({"gradient": problem.weights[client] / problem.total_weight * slope})
+    else:
+        for client in clients:
+            with explain_errors(f"the loss of client {client} could not be computed"):
+                objective = problem.clients[client]
+                if not gradient:
+                    found.losses.append(objective.value(z))
+                    continue
+                loss, slope = objective.value_and_gradient(z)
+                found.losses.append(loss)
+                total.push({"gradient": problem.weights[client] / problem.total_weight * slope})
     found.gradient = total.total() if gradient else {}
     return found

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -21,8 +21,18 @@ from fedcanon.objectives import Objective
 from fedcanon.penalties import Penalty
 from fedcanon.randomness import Purpose, generator
 
-_UNUSED = np.random.default_rng(0)
-"""For compressors that draw nothing."""
+
+class _NoDraws:
+    """Stands for a generator where nothing may be drawn."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise FedcanonError(
+            "a compressor that says that it draws nothing has used its generator: let its property "
+            "draws be True."
+        )
+
+
+NO_DRAWS = cast(np.random.Generator, _NoDraws())
 
 MOST_STEPS = 100_000
 """Gradient steps after which a subproblem that is to be solved to a tolerance is given up."""
@@ -201,12 +211,12 @@ class ClientWork:
 
     def encode(self, u: Tensor) -> Encoded:
         """``u`` as it travels."""
-        # To seed a generator takes as long as some local steps of a small model.
-        return self._compressor(u, self._encoding if self._compressor.draws else _UNUSED)
+        return self._compressor(u, self._encoding)
 
     @cached_property
     def _encoding(self) -> np.random.Generator:
-        return generator(*self._draw)
+        # To seed a generator takes as long as some local steps of a small model.
+        return generator(*self._draw) if self._compressor.draws else NO_DRAWS
 
 
 @dataclass

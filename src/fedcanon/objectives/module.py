@@ -28,7 +28,7 @@ WORTH_BATCHING = 50_000
 """Up to so many parameters, a CPU computes the gradients of several records faster together."""
 
 WORTH_CUTTING = 1024
-"""Samples of a test, a multiple of ``ModuleObjective.chunk``, for which a process is asked."""
+"""The fewest test samples that are worth a process, a multiple of ``ModuleObjective.chunk``."""
 
 
 @dataclass(eq=False, repr=False)
@@ -356,21 +356,21 @@ class ModuleObjective(Objective):
         return self._last[1]
 
     def _evaluated(
-        self, x: Tensor, some: slice = slice(None)
+        self, x: Tensor, samples: slice = slice(None)
     ) -> Iterator[tuple[Tensor, Tensor, float]]:
-        """Outputs and targets of the client's samples in chunks, each with its share of them."""
+        """Outputs and targets of the samples in chunks, each with its share of all samples."""
         self._flat.network.eval()
         self._flat.load(x)
         chunk = self.samples if self.whole else self.chunk
-        rows = range(self.samples)[some]
-        for start in rows[::chunk]:
-            inputs, targets = self._at(slice(start, min(start + chunk, rows.stop)))
+        positions = range(self.samples)[samples]
+        for start in positions[::chunk]:
+            inputs, targets = self._at(slice(start, min(start + chunk, positions.stop)))
             yield self._flat.network(inputs), targets, len(inputs) / self.samples
 
-    def outputs(self, x: Tensor, some: slice = slice(None)) -> Tensor:
-        """What the network says of some samples, in evaluation mode."""
+    def outputs(self, x: Tensor, samples: slice = slice(None)) -> Tensor:
+        """What the network says of these samples, in evaluation mode."""
         with torch.no_grad():
-            return torch.cat([outputs for outputs, _, _ in self._evaluated(x, some)])
+            return torch.cat([outputs for outputs, _, _ in self._evaluated(x, samples)])
 
     def value(self, x: Tensor) -> float:
         with torch.no_grad():
@@ -411,8 +411,8 @@ class ModuleTest:
         """The same test of another copy of the network, on its device."""
         return ModuleTest(self.held_out.of(flat))
 
-    def pieces(self, most: int) -> list[slice]:
-        """The samples in at most so many pieces, whose outputs have the bits of the whole."""
+    def parts(self, most: int) -> list[slice]:
+        """The samples in at most so many parts, whose outputs have the same bits as all at once."""
         samples = max(1, self.held_out.samples)
         least = samples if self.held_out.whole else WORTH_CUTTING
         length = -(-samples // (most * least)) * least
