@@ -267,13 +267,23 @@ def test_table_six_on_femnist(outcome, monkeypatch, tmp_path):
         [*accuracy.run(Scale.smoke, Trainer(tmp_path / "no runs"))]
 
 
-def test_a_row_that_was_run_with_other_settings_is_not_taken(tmp_path):
-    lengths = accuracy.PLANS[Scale.smoke].lengths["cnn"]
+def test_a_row_that_was_run_with_other_settings_is_not_taken(monkeypatch, tmp_path):
+    row = tmp_path / "rows" / "femnist-cnn-dir0.2.json"
+    plan = accuracy.PLANS[Scale.smoke]
+    lengths, [own] = plan.lengths["cnn"], plan.rows
     nothing = {shape: {} for shape in Shape}
-    kept_rows.keep(tmp_path / "row.json", lengths, "all of it", nothing)
-    assert kept_rows.load(tmp_path / "row.json", lengths) == ("all of it", nothing)
-    assert kept_rows.load(tmp_path / "row.json", replace(lengths, rounds=3)) is None
-    assert kept_rows.load(tmp_path / "absent.json", lengths) is None
+    key = accuracy._key(lengths, own)
+    kept_rows.keep(row, key, "all of it", nothing)
+    assert kept_rows.load(row, key) == ("all of it", nothing)
+    assert kept_rows.load(tmp_path / "absent.json", key) is None
+    longer = replace(plan, lengths={"cnn": replace(lengths, rounds=3)})
+    monkeypatch.setitem(accuracy.PLANS, Scale.smoke, longer)
+    with pytest.raises(FedcanonError, match="made with other settings than today's: remove it"):
+        [*accuracy.run(Scale.smoke, Trainer(tmp_path / "runs"))]
+    monkeypatch.setitem(accuracy.PLANS, Scale.smoke, plan)
+    monkeypatch.setattr(accuracy, "METHODS", ("FedCanon",))
+    with pytest.raises(FedcanonError, match="made with other settings"):
+        [*accuracy.run(Scale.smoke, Trainer(tmp_path / "runs"))]
 
 
 def test_the_rows_of_table_six_are_those_of_the_paper():

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from hashlib import blake2b
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -22,11 +23,12 @@ from fedcanon.paper.extrapolation import suggested
 from fedcanon.paper.methods import DAMPED, as_published
 from fedcanon.paper.networks import SCAD, Lengths
 from fedcanon.paper.outcome import Claim, Finding, Outcome, Scale, Table, judged
-from fedcanon.paper.trials import Trainer, portion
-from fedcanon.paper.tuning import Grid, Results, Shape, Trained, Tuner, of_each
+from fedcanon.paper.trials import Trainer, portion, run_settings
+from fedcanon.paper.tuning import FLOOR, Grid, Results, Shape, Trained, Tuner, of_each
 from fedcanon.paper.verdicts import best_known, claim, protocol, to_best
 from fedcanon.runs.config import Config
 from fedcanon.runs.named import make_dataset
+from fedcanon.search.selection import HELD_OUT
 
 METHODS = ("FedCanon", "FedCanon+", DAMPED, "FedDR", "FedADMM")
 BASELINES = ("FedDR", "FedADMM")
@@ -145,23 +147,28 @@ def run(scale: Scale, trainer: Trainer, only: Sequence[str] = ()) -> Iterator[Ou
         raise FedcanonError(
             f"'{unknown[0]}' is no row of Table VI at the scale {scale}: take {', '.join(known)}."
         )
-    rows: dict[Row, kept_rows.Found] = {}
-    notes: dict[Row, str] = {}
-    for row in plan.rows:
-        lengths = plan.lengths[row.model]
-        file = trainer.folder.parent / "rows" / f"{row.name}.json"
-        kept = kept_rows.load(file, lengths)
-        if kept is None and only and row.name not in only:
-            continue
-        if kept is None:
-            kept = _trained(lengths, row, trainer)
-            kept_rows.keep(file, lengths, *kept)
-        notes[row], rows[row] = kept
-        found = {shape: {row: of_row[shape] for row, of_row in rows.items()} for shape in Shape}
-        yield _outcome(scale, plan, found, notes)
+    files = {row: trainer.folder.parent / "rows" / f"{row.name}.json" for row in plan.rows}
+    keys = {row: _key(plan.lengths[row.model], row) for row in plan.rows}
+    kept = {row: kept_rows.load(files[row], keys[row]) for row in plan.rows}
+    missing = [row for row in plan.rows if not kept[row] and (not only or row.name in only)]
+    if not missing:
+        yield _outcome(scale, plan, kept)
+    for row in missing:
+        kept[row] = done = _trained(plan.lengths[row.model], row, trainer)
+        kept_rows.keep(files[row], keys[row], *done)
+        yield _outcome(scale, plan, kept)
 
 
-def _trained(lengths: RowLengths, row: Row, trainer: Trainer) -> tuple[str, kept_rows.Found]:
+def _key(lengths: RowLengths, row: Row) -> str:
+    """A text that is the same for rows that were run with the same settings."""
+    settings = [
+        (run_settings(_config(lengths, row, method)), lengths.grid(method)) for method in METHODS
+    ]
+    told = f"{asdict(lengths)} {settings} {[*Shape]} {FLOOR} {HELD_OUT}"
+    return blake2b(told.encode(), digest_size=16).hexdigest()
+
+
+def _trained(lengths: RowLengths, row: Row, trainer: Trainer) -> tuple[str, kept_rows.OfRow]:
     """Which part of its dataset a row uses, and its trainings."""
     dataset = portion(make_dataset({"name": row.dataset}), *lengths.samples)
     tuner = Tuner(
@@ -189,7 +196,11 @@ def _config(lengths: RowLengths, row: Row, method: str) -> Config:
     return lengths.config(row.dataset, row.partition, row.model, SCAD, algorithm, clients=False)
 
 
-def _outcome(scale: Scale, plan: Plan, found: Found, notes: Notes) -> Outcome:
+def _outcome(
+    scale: Scale, plan: Plan, rows: Mapping[Row, tuple[str, kept_rows.OfRow] | None]
+) -> Outcome:
+    notes = {row: kept[0] for row, kept in rows.items() if kept}
+    found = {shape: {row: kept[1][shape] for row, kept in rows.items() if kept} for shape in Shape}
     subsets = dict.fromkeys(
         f"{row.dataset_and_model} {note}" for row, note in notes.items() if note
     )

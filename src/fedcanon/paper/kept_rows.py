@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from fedcanon.errors import FedcanonError
 from fedcanon.files import explained, write_whole
-from fedcanon.paper.networks import Lengths
 from fedcanon.paper.trials import Training
 from fedcanon.paper.tuning import Shape, Trained
 from fedcanon.runs.measures import Cost, Record
 
-Found = Mapping[Shape, Mapping[str, Trained]]
+OfRow = Mapping[Shape, Mapping[str, Trained]]
 """The trainings of a row, by the shape of steps and by method."""
 
 
@@ -43,56 +39,67 @@ class _Method(BaseModel):
     settings: dict[str, float]
     grid: list[dict[str, float | None]]
     trainings: list[_Training]
+    last: int
 
 
 class _Row(BaseModel):
-    lengths: dict[str, Any]
+    key: str
     note: str
     found: dict[Shape, dict[str, _Method]]
 
 
-def keep(path: Path, lengths: Lengths, note: str, found: Found) -> None:
-    """Write a finished row: how it was run, on which part of its data, and what was found."""
+def keep(path: Path, key: str, note: str, found: OfRow) -> None:
+    """Write a finished row.
+
+    Args:
+        path: The file.
+        key: Says with which settings the row was run.
+        note: Which part of its dataset it has used.
+        found: Its trainings.
+    """
     methods = {
         shape: {
             method: _Method(
                 settings=one.settings,
                 grid=one.grid,
                 trainings=[_Training.of(training) for training in one.trainings],
+                last=one.last,
             )
             for method, one in by_method.items()
         }
         for shape, by_method in found.items()
     }
-    row = _Row(lengths=asdict(lengths), note=note, found=methods)
+    row = _Row(key=key, note=note, found=methods)
     with explained(f"cannot write to {path.parent}"):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, row.model_dump_json() + "\n")
 
 
-def load(path: Path, lengths: Lengths) -> tuple[str, Found] | None:
-    """Return the note and the trainings of a row that was kept.
+def load(path: Path, key: str) -> tuple[str, OfRow] | None:
+    """Return the note and the trainings of a row that was kept; None if there is no file.
 
-    None if there is no file, or if the row was run with other settings than ``lengths``. Of its
-    measures only test accuracies are there.
+    Of its measures only test accuracies are there.
 
     Raises:
-        FedcanonError: The file is damaged.
+        FedcanonError: The file is damaged, or the row was run with other settings.
     """
     if not path.is_file():
         return None
     try:
-        row = _Row.model_validate_json(path.read_bytes())
+        with explained(f"cannot read {path}"):
+            row = _Row.model_validate_json(path.read_bytes())
     except ValidationError as error:
+        reason = f"is damaged ({error.errors()[0]['msg']})"
+        raise FedcanonError(f"{path} {reason}: remove it, and the row is run again.") from None
+    if row.key != key:
         raise FedcanonError(
-            f"{path} is damaged ({error.errors()[0]['msg']}): remove it, and the row is run again."
-        ) from None
-    if row.lengths != json.loads(json.dumps(asdict(lengths))):
-        return None
+            f"{path} was made with other settings than today's: remove it, and the row is run "
+            "again."
+        )
     found = {
         shape: {
             method: Trained(
-                one.settings, [each.training() for each in one.trainings], one.grid, 1, shape
+                one.settings, [each.training() for each in one.trainings], one.grid, one.last, shape
             )
             for method, one in by_method.items()
         }
@@ -102,5 +109,17 @@ def load(path: Path, lengths: Lengths) -> tuple[str, Found] | None:
 
 
 def _record(t: int, accuracy: float) -> Record:
-    unknown, test = math.nan, {"accuracy": accuracy}
-    return Record(t, unknown, unknown, None, 0, 0.0, test, {}, [], Cost(), 0.0)
+    """A record of which nothing else is known."""
+    return Record(
+        round=t,
+        loss=math.nan,
+        objective=math.nan,
+        gradient_norm=None,
+        zeros=0,
+        sparsity=math.nan,
+        test={"accuracy": accuracy},
+        diagnostics={},
+        client_losses=[],
+        cost=Cost(),
+        evaluation_seconds=math.nan,
+    )

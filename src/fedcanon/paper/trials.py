@@ -89,10 +89,14 @@ class Trainer:
                 train(config, dataset=dataset, folder=path, observers=[observer])
 
 
+def run_settings(config: Config) -> str:
+    """The settings on which the result of a training depends."""
+    return config.model_dump_json(exclude={"engine", "checkpoint", "deployment"})
+
+
 def run_name(config: Config, dataset: Dataset) -> str:
     """A name that is the same for the same settings on the same data."""
-    settings = config.model_dump_json(exclude={"engine", "checkpoint", "deployment"})
-    told = f"{settings} {dataset.note} {len(dataset.train)} {len(dataset.test)}"
+    told = f"{run_settings(config)} {dataset.note} {len(dataset.train)} {len(dataset.test)}"
     digest = blake2b(told.encode(), digest_size=5).hexdigest()
     words = (dataset.name, config.data.partition, config.model.name, config.algorithm["name"])
     return "-".join([*(word.replace(":", "") for word in words), digest])
