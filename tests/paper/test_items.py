@@ -235,7 +235,7 @@ def test_table_five_has_the_ratios_of_the_paper(outcome):
 
 @pytest.mark.slow
 @pytest.mark.data("femnist")
-def test_table_six_on_femnist(outcome, monkeypatch, tmp_path):
+def test_table_six_on_femnist(outcome):
     found = outcome("accuracy")
     assert "300 of 3,550 writers" in found.title
     shown = [row for row in found.tables[0].rows if row[0] != "  the paper"]
@@ -254,28 +254,48 @@ def test_table_six_on_femnist(outcome, monkeypatch, tmp_path):
     constant, cosine = found.figure.axes
     assert constant.get_title() == "(a) FEMNIST CNN Dir(0.2), constant"
     assert cosine.get_title() == "(b) FEMNIST CNN Dir(0.2), cosine"
-    # One file carries the row to another machine, which needs neither trainings nor data.
+
+
+@pytest.mark.slow
+@pytest.mark.data("femnist")
+def test_files_carry_a_row_of_table_six_to_another_machine(outcome, monkeypatch, tmp_path):
+    found = outcome("accuracy")
+    # Neither trainings nor data are needed there.
     monkeypatch.setenv("FEDCANON_DATA", str(tmp_path))
-    row = tmp_path / "rows" / "femnist-cnn-dir0.2.json"
+    constant, cosine = (
+        tmp_path / "rows" / f"femnist-cnn-dir0.2-{shape}.json" for shape in ("constant", "cosine")
+    )
     [again] = accuracy.run(Scale.smoke, Trainer(tmp_path / "no runs"))
     assert markdown(again) == markdown(found)
     assert (again.settings, again.data) == (found.settings, found.data)
     with pytest.raises(FedcanonError, match="femnist"):
         [*accuracy.run(Scale.smoke, Trainer(tmp_path / "elsewhere" / "runs"))]
-    row.write_text(row.read_text(encoding="utf-8")[:100], encoding="utf-8")
-    with pytest.raises(FedcanonError, match=r"dir0\.2\.json is damaged .*: remove it"):
+    constant.write_text(constant.read_text(encoding="utf-8")[:100], encoding="utf-8")
+    with pytest.raises(FedcanonError, match=r"dir0\.2-constant\.json is damaged .*: remove it"):
         [*accuracy.run(Scale.smoke, Trainer(tmp_path / "no runs"))]
+    assert cosine.is_file()
+
+
+@pytest.mark.slow
+@pytest.mark.data("femnist")
+def test_table_six_shows_what_it_has_while_it_runs(tmp_path):
+    run = accuracy.run(Scale.smoke, Trainer(tmp_path / "runs"))
+    first = next(run)
+    shown = rows(first)
+    assert shown["FEMNIST CNN Dir(0.2), cosine"][0] == "not run"
+    assert shown["FEMNIST CNN Dir(0.2), constant"][0] != "not run"
+    assert [claim.best for claim in first.claims] == [None]
+    assert len(first.figure.axes) == 1
 
 
 def test_a_row_that_was_run_with_other_settings_is_not_taken(monkeypatch, tmp_path):
-    row = tmp_path / "rows" / "femnist-cnn-dir0.2.json"
-    plan = accuracy.PLANS[Scale.smoke]
-    lengths, [own] = plan.lengths["cnn"], plan.rows
-    nothing = {shape: {} for shape in Shape}
-    key = accuracy._key(lengths, own)
-    kept_rows.keep(row, key, "all of it", nothing)
-    assert kept_rows.load(row, key) == ("all of it", nothing)
-    assert kept_rows.load(tmp_path / "absent.json", key) is None
+    file = tmp_path / "rows" / "femnist-cnn-dir0.2-constant.json"
+    plan, shape = accuracy.PLANS[Scale.smoke], Shape.constant
+    lengths, [row] = plan.lengths["cnn"], plan.rows
+    key = accuracy._key(lengths, row, shape)
+    kept_rows.keep(file, key, "all of it", {})
+    assert kept_rows.load(file, key, shape) == ("all of it", {})
+    assert kept_rows.load(tmp_path / "absent.json", key, shape) is None
     longer = replace(plan, lengths={"cnn": replace(lengths, rounds=3)})
     monkeypatch.setitem(accuracy.PLANS, Scale.smoke, longer)
     with pytest.raises(FedcanonError, match="made with other settings than today's: remove it"):

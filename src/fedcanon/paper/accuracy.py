@@ -124,13 +124,16 @@ Found = Mapping[Shape, Mapping[Row, Mapping[str, Trained]]]
 """The trainings by the shape of steps, row and method."""
 Notes = Mapping[Row, str]
 """Which part of its dataset each row uses; empty where it uses all."""
+Kept = tuple[str, kept_rows.ByMethod]
+"""The note of a row, and its trainings with one shape of steps."""
 
 
 def run(scale: Scale, trainer: Trainer, only: Sequence[str] = ()) -> Iterator[Outcome]:
-    """Run row by row; the outcome is written after each, so that a long job shows what it has.
+    """Run row by row, with constant steps and then with falling ones.
 
-    A finished row is kept as a file in the folder ``rows`` beside the trainings. It stands in the
-    outcome from then on and is not run again, here and wherever the file is put.
+    After each of these parts the outcome is written, so that a long job shows what it has, and the
+    part is kept as a file in the folder ``rows`` beside the trainings. It stands in the outcome
+    from then on and is not run again, here and wherever the file is put.
 
     Args:
         scale: The scale.
@@ -147,44 +150,43 @@ def run(scale: Scale, trainer: Trainer, only: Sequence[str] = ()) -> Iterator[Ou
         raise FedcanonError(
             f"'{unknown[0]}' is no row of Table VI at the scale {scale}: take {', '.join(known)}."
         )
-    files = {row: trainer.folder.parent / "rows" / f"{row.name}.json" for row in plan.rows}
-    keys = {row: _key(plan.lengths[row.model], row) for row in plan.rows}
-    kept = {row: kept_rows.load(files[row], keys[row]) for row in plan.rows}
-    missing = [row for row in plan.rows if not kept[row] and (not only or row.name in only)]
+    parts = [(row, shape) for row in plan.rows for shape in Shape]
+    folder = trainer.folder.parent / "rows"
+    files = {(row, shape): folder / f"{row.name}-{shape}.json" for row, shape in parts}
+    keys = {(row, shape): _key(plan.lengths[row.model], row, shape) for row, shape in parts}
+    kept = {part: kept_rows.load(files[part], keys[part], part[1]) for part in parts}
+    missing = [part for part in parts if not kept[part] and (not only or part[0].name in only)]
     if not missing:
         yield _outcome(scale, plan, kept)
-    for row in missing:
-        kept[row] = done = _trained(plan.lengths[row.model], row, trainer)
-        kept_rows.keep(files[row], keys[row], *done)
+    for part in missing:
+        kept[part] = done = _trained(plan.lengths[part[0].model], *part, trainer)
+        kept_rows.keep(files[part], keys[part], *done)
         yield _outcome(scale, plan, kept)
 
 
-def _key(lengths: RowLengths, row: Row) -> str:
+def _key(lengths: RowLengths, row: Row, shape: Shape) -> str:
     """A text that is the same for rows that were run with the same settings."""
     settings = [
         (run_settings(_config(lengths, row, method)), lengths.grid(method)) for method in METHODS
     ]
-    told = f"{asdict(lengths)} {settings} {[*Shape]} {FLOOR} {HELD_OUT}"
+    told = f"{asdict(lengths)} {settings} {shape} {FLOOR} {HELD_OUT}"
     return blake2b(told.encode(), digest_size=16).hexdigest()
 
 
-def _trained(lengths: RowLengths, row: Row, trainer: Trainer) -> tuple[str, kept_rows.OfRow]:
+def _trained(lengths: RowLengths, row: Row, shape: Shape, trainer: Trainer) -> Kept:
     """Which part of its dataset a row uses, and its trainings."""
     dataset = portion(make_dataset({"name": row.dataset}), *lengths.samples)
     tuner = Tuner(
         trainer, dataset, lengths.tuning_rounds, lengths.seeds, every=lengths.tuning_rounds
     )
     found = {
-        shape: {
-            method: tuner.train(
-                f"{method}, {row.label}, {shape}",
-                _config(lengths, row, method),
-                lengths.grid(method),
-                shape,
-            )
-            for method in METHODS
-        }
-        for shape in Shape
+        method: tuner.train(
+            f"{method}, {row.label}, {shape}",
+            _config(lengths, row, method),
+            lengths.grid(method),
+            shape,
+        )
+        for method in METHODS
     }
     return dataset.note, found
 
@@ -196,11 +198,12 @@ def _config(lengths: RowLengths, row: Row, method: str) -> Config:
     return lengths.config(row.dataset, row.partition, row.model, SCAD, algorithm, clients=False)
 
 
-def _outcome(
-    scale: Scale, plan: Plan, rows: Mapping[Row, tuple[str, kept_rows.OfRow] | None]
-) -> Outcome:
-    notes = {row: kept[0] for row, kept in rows.items() if kept}
-    found = {shape: {row: kept[1][shape] for row, kept in rows.items() if kept} for shape in Shape}
+def _outcome(scale: Scale, plan: Plan, parts: Mapping[tuple[Row, Shape], Kept | None]) -> Outcome:
+    notes = {row: kept[0] for (row, _), kept in parts.items() if kept}
+    found = {
+        shape: {row: kept[1] for (row, own), kept in parts.items() if kept and own is shape}
+        for shape in Shape
+    }
     subsets = dict.fromkeys(
         f"{row.dataset_and_model} {note}" for row, note in notes.items() if note
     )
@@ -208,7 +211,7 @@ def _outcome(
         shape: {row.label: by_method for row, by_method in results.items()}
         for shape, results in found.items()
     }
-    best = best_known(by_label)
+    best = best_known(_complete(by_label))
     return Outcome(
         title=" · ".join(["Table VI · test accuracy with SCAD", *subsets]),
         scale=scale,
@@ -240,6 +243,18 @@ def _outcome(
     )
 
 
+def _complete(by_shape: Mapping[Shape, Results]) -> dict[Shape, Results]:
+    """The results of those rows that were run with all shapes of steps."""
+    return {
+        shape: {
+            label: by_method
+            for label, by_method in results.items()
+            if all(label in others for others in by_shape.values())
+        }
+        for shape, results in by_shape.items()
+    }
+
+
 def _protocols(plan: Plan, notes: Notes) -> list[str]:
     """The notes of the protocol, for each model that has rows."""
     models = dict.fromkeys(row.model for row in notes)
@@ -266,11 +281,12 @@ def _numbers(trained: Trained) -> dict[str, Any]:
 def _figure(found: Found) -> Figure:
     """Learning curves, a panel for each row and shape of steps, two rows side by side."""
     panels = []
-    for row in found[Shape.constant]:
+    for row in ROWS:
         for shape, results in found.items():
-            curves = {method: trained.curve for method, trained in results[row].items()}
-            title = f"{row.label}, {shape}"
-            panels.append(Panel(title, "round", "test accuracy", curves, after_start=True))
+            if row in results:
+                curves = {method: trained.curve for method, trained in results[row].items()}
+                title = f"{row.label}, {shape}"
+                panels.append(Panel(title, "round", "test accuracy", curves, after_start=True))
     return draw(panels, columns=4)
 
 
@@ -280,14 +296,17 @@ def _percent(mean: float, deviation: float) -> str:
 
 def _table(found: Found) -> Table:
     rows: list[tuple[str, ...]] = []
+    not_run = ["not run", *[""] * (len(METHODS) - 1)]
     for row in ROWS:
-        if row not in found[Shape.constant]:
-            rows.append((row.label, "not run", *[""] * (len(METHODS) - 1)))
-        else:
-            for shape, results in found.items():
+        if not any(row in results for results in found.values()):
+            rows.append((row.label, *not_run))
+            continue
+        for shape, results in found.items():
+            cells = not_run
+            if row in results:
                 trained = [results[row][method] for method in METHODS]
                 cells = [_percent(each.accuracy, each.deviation) for each in trained]
-                rows.append((f"{row.label}, {shape}", *cells))
+            rows.append((f"{row.label}, {shape}", *cells))
         paper = [_percent(*row.paper[m]) if m in row.paper else "" for m in METHODS]
         rows.append(("  the paper", *paper))
     return Table("Test accuracy of the final model in percent.", ("", *METHODS), rows)
@@ -315,8 +334,9 @@ def _suggestions(constant: Mapping[Row, Mapping[str, Trained]]) -> Iterator[Tabl
 
 def _claims(found: Found, notes: Notes) -> Iterator[Claim]:
     """In every row FedCanon is ahead of both baselines."""
-    for row, note in notes.items():
-        of_row = {s: {row.label: results[row]} for s, results in found.items()}
+    for row, by_method in found[Shape.constant].items():
+        note = notes[row]
+        of_row = {s: {row.label: results[row]} for s, results in found.items() if row in results}
         margin = row.paper["FedCanon"][0] - max(row.paper[method][0] for method in BASELINES)
 
         def judge(results: Results, ours: str, row: Row = row, note: str = note) -> Finding:
@@ -328,6 +348,6 @@ def _claims(found: Found, notes: Notes) -> Iterator[Claim]:
         yield claim(
             f"{row.label}: FedCanon is ahead of FedDR and FedADMM, by {100 * margin:.1f} points",
             judge,
-            of_row[Shape.constant],
-            best_known(of_row),
+            {row.label: by_method},
+            best_known(of_row) if len(of_row) == len(Shape) else None,
         )

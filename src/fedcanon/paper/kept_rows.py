@@ -14,8 +14,8 @@ from fedcanon.paper.trials import Training
 from fedcanon.paper.tuning import Shape, Trained
 from fedcanon.runs.measures import Cost, Record
 
-OfRow = Mapping[Shape, Mapping[str, Trained]]
-"""The trainings of a row, by the shape of steps and by method."""
+ByMethod = Mapping[str, Trained]
+"""The trainings of a row with one shape of steps."""
 
 
 class _Training(BaseModel):
@@ -45,11 +45,11 @@ class _Method(BaseModel):
 class _Row(BaseModel):
     key: str
     note: str
-    found: dict[Shape, dict[str, _Method]]
+    found: dict[str, _Method]
 
 
-def keep(path: Path, key: str, note: str, found: OfRow) -> None:
-    """Write a finished row.
+def keep(path: Path, key: str, note: str, found: ByMethod) -> None:
+    """Write a row that is finished with one shape of steps.
 
     Args:
         path: The file.
@@ -58,16 +58,13 @@ def keep(path: Path, key: str, note: str, found: OfRow) -> None:
         found: Its trainings.
     """
     methods = {
-        shape: {
-            method: _Method(
-                settings=one.settings,
-                grid=one.grid,
-                trainings=[_Training.of(training) for training in one.trainings],
-                last=one.last,
-            )
-            for method, one in by_method.items()
-        }
-        for shape, by_method in found.items()
+        method: _Method(
+            settings=one.settings,
+            grid=one.grid,
+            trainings=[_Training.of(training) for training in one.trainings],
+            last=one.last,
+        )
+        for method, one in found.items()
     }
     row = _Row(key=key, note=note, found=methods)
     with explained(f"cannot write to {path.parent}"):
@@ -75,7 +72,7 @@ def keep(path: Path, key: str, note: str, found: OfRow) -> None:
         write_whole(path, row.model_dump_json() + "\n")
 
 
-def load(path: Path, key: str) -> tuple[str, OfRow] | None:
+def load(path: Path, key: str, shape: Shape) -> tuple[str, ByMethod] | None:
     """Return the note and the trainings of a row that was kept; None if there is no file.
 
     Of its measures only test accuracies are there.
@@ -97,13 +94,10 @@ def load(path: Path, key: str) -> tuple[str, OfRow] | None:
             "again."
         )
     found = {
-        shape: {
-            method: Trained(
-                one.settings, [each.training() for each in one.trainings], one.grid, one.last, shape
-            )
-            for method, one in by_method.items()
-        }
-        for shape, by_method in row.found.items()
+        method: Trained(
+            one.settings, [each.training() for each in one.trainings], one.grid, one.last, shape
+        )
+        for method, one in row.found.items()
     }
     return row.note, found
 

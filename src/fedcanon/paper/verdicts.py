@@ -90,13 +90,13 @@ Judge = Callable[[Results, str], Finding]
 """Judges results; the second argument is the method that stands for FedCanon."""
 
 
-def claim(paper: str, judge: Judge, constant: Results, best: Results) -> Claim:
-    """A claim of the paper, judged for FedCanon with constant steps and for the best known.
+def claim(paper: str, judge: Judge, constant: Results, best: Results | None) -> Claim:
+    """A claim of the paper, judged for FedCanon with constant steps and for the best known, if any.
 
     The best known method is the damped FedCanon+.
     """
     found = judge(constant, "FedCanon")
-    return Claim(paper, found.measured, found.agrees, judge(best, DAMPED))
+    return Claim(paper, found.measured, found.agrees, judge(best, DAMPED) if best else None)
 
 
 def protocol(trials: int, rounds: int, seeds: Sequence[int], what: str) -> list[str]:
