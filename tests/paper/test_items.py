@@ -1,7 +1,9 @@
 """Every table and figure of the paper at the smallest scale, on the data that it uses."""
 
 import math
+import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -29,6 +31,8 @@ from fedcanon.paper.quadratics import scattered_problem
 from fedcanon.paper.trials import Trainer
 from fedcanon.paper.tuning import Shape
 from fedcanon.penalties import L1, MCP, SCAD
+
+RESULTS = Path(__file__).parents[2] / "docs" / "paper" / "laptop"
 
 
 def rows(outcome, number=0):
@@ -241,6 +245,7 @@ def test_table_six_on_femnist(outcome):
     shown = [row for row in found.tables[0].rows if row[0] != "  the paper"]
     assert len(shown) - 1 == len(accuracy.ROWS) == 14  # the row that is run has two
     assert sum(row[1] == "not run" for row in shown) == 13
+    assert len(found.tables[0].rows) - len(shown) == 14  # the paper's own numbers, for every row
     for shape in ("constant", "cosine"):
         by_method = found.data[f"{shape} steps"]["FEMNIST CNN Dir(0.2)"]
         assert set(by_method) == set(accuracy.METHODS)
@@ -286,6 +291,12 @@ def test_table_six_shows_what_it_has_while_it_runs(tmp_path):
     assert shown["FEMNIST CNN Dir(0.2), constant"][0] != "not run"
     assert [claim.best for claim in first.claims] == [None]
     assert len(first.figure.axes) == 1
+
+
+def test_the_rows_of_the_page_are_those_of_todays_settings(tmp_path):
+    shutil.copytree(RESULTS / "rows", tmp_path / "rows")
+    found = next(accuracy.run(Scale.laptop, Trainer(tmp_path / "runs")))
+    assert markdown(found) == (RESULTS / "accuracy.md").read_text(encoding="utf-8")
 
 
 def test_a_row_that_was_run_with_other_settings_is_not_taken(monkeypatch, tmp_path):

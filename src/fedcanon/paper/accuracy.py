@@ -131,9 +131,9 @@ Kept = tuple[str, kept_rows.ByMethod]
 def run(scale: Scale, trainer: Trainer, only: Sequence[str] = ()) -> Iterator[Outcome]:
     """Run row by row, with constant steps and then with falling ones.
 
-    After each of these parts the outcome is written, so that a long job shows what it has, and the
-    part is kept as a file in the folder ``rows`` beside the trainings. It stands in the outcome
-    from then on and is not run again, here and wherever the file is put.
+    There is an outcome after each of these parts, so that a long job shows what it has. Each part
+    is kept as a file in the folder ``rows`` beside the trainings. It stands in every outcome from
+    then on and is not run again, here and wherever the file is put.
 
     Args:
         scale: The scale.
@@ -156,7 +156,7 @@ def run(scale: Scale, trainer: Trainer, only: Sequence[str] = ()) -> Iterator[Ou
     keys = {(row, shape): _key(plan.lengths[row.model], row, shape) for row, shape in parts}
     kept = {part: kept_rows.load(files[part], keys[part], part[1]) for part in parts}
     missing = [part for part in parts if not kept[part] and (not only or part[0].name in only)]
-    if not missing:
+    if any(kept.values()):
         yield _outcome(scale, plan, kept)
     for part in missing:
         kept[part] = done = _trained(plan.lengths[part[0].model], *part, trainer)
@@ -298,15 +298,13 @@ def _table(found: Found) -> Table:
     rows: list[tuple[str, ...]] = []
     not_run = ["not run", *[""] * (len(METHODS) - 1)]
     for row in ROWS:
-        if not any(row in results for results in found.values()):
-            rows.append((row.label, *not_run))
-            continue
-        for shape, results in found.items():
+        own = {f"{row.label}, {shape}": results.get(row) for shape, results in found.items()}
+        for label, by_method in own.items() if any(own.values()) else [(row.label, None)]:
             cells = not_run
-            if row in results:
-                trained = [results[row][method] for method in METHODS]
+            if by_method:
+                trained = [by_method[method] for method in METHODS]
                 cells = [_percent(each.accuracy, each.deviation) for each in trained]
-            rows.append((f"{row.label}, {shape}", *cells))
+            rows.append((label, *cells))
         paper = [_percent(*row.paper[m]) if m in row.paper else "" for m in METHODS]
         rows.append(("  the paper", *paper))
     return Table("Test accuracy of the final model in percent.", ("", *METHODS), rows)

@@ -76,9 +76,12 @@ def draw(
         if not common_legend:
             axes.legend(fontsize=7, frameon=False)
     if common_legend:
-        ordered = [handles[label] for label in everywhere]
         figure.legend(
-            handles=ordered, loc="outside lower center", ncols=6, frameon=False, fontsize=9
+            handles=[handles[label] for label in everywhere],
+            loc="outside lower center",
+            ncols=min(6, 2 * columns),  # two labels are as wide as a panel
+            frameon=False,
+            fontsize=9,
         )
     return figure
 
