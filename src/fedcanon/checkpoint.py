@@ -161,6 +161,9 @@ class _Node(BaseModel):
         return self
 
 
+_Memory = tuple[int, tuple[int, ...], tuple[int, ...], torch.dtype]
+"""What tells a tensor from another: its address, shape, strides and type."""
+
 _DAMAGE = (OSError, SafetensorError, ValueError, LookupError, TypeError, RecursionError)
 """What is raised for a file that is no checkpoint."""
 
@@ -199,24 +202,29 @@ def write_tree(path: Path, state: Tree) -> None:
     tensor are JSON in the metadata of the file.
     """
     arrays: dict[str, np.ndarray] = {}
-    seen: dict[tuple[int, tuple[int, ...], tuple[int, ...], torch.dtype], str] = {}
-
-    def described(node: Any, place: str) -> Any:
-        if isinstance(node, Tensor):
-            memory = node.data_ptr() if node.numel() else id(node)
-            key = (memory, tuple(node.shape), node.stride(), node.dtype)
-            if key not in seen:
-                seen[key] = place
-                arrays[place] = node.detach().cpu().contiguous().numpy()
-            return {"tensor": seen[key]}
-        if isinstance(node, Part):
-            return {"part": node.name}
-        if isinstance(node, dict):
-            return {"table": {str(k): described(v, f"{place}/{k}") for k, v in node.items()}}
-        return {"value": node}
-
-    structure = described(state, "")
+    structure = _described(state, "", arrays, {})
     save_file(arrays, path, metadata={"state": json.dumps(structure)})
+
+
+# This function and _restored are not inside those that call them: an inner function that calls
+# itself is a cycle, and would keep all arrays until the garbage collector comes.
+def _described(
+    node: Any, place: str, arrays: dict[str, np.ndarray], seen: dict[_Memory, str]
+) -> Any:
+    """The structure of a state; its tensors are added to ``arrays``, each once."""
+    if isinstance(node, Tensor):
+        memory = node.data_ptr() if node.numel() else id(node)
+        key = (memory, tuple(node.shape), node.stride(), node.dtype)
+        if key not in seen:
+            seen[key] = place
+            arrays[place] = node.detach().cpu().contiguous().numpy()
+        return {"tensor": seen[key]}
+    if isinstance(node, Part):
+        return {"part": node.name}
+    if isinstance(node, dict):
+        inner = {str(k): _described(v, f"{place}/{k}", arrays, seen) for k, v in node.items()}
+        return {"table": inner}
+    return {"value": node}
 
 
 def read_tree(path: Path, device: torch.device, parts: Mapping[str, Path] | None = None) -> Tree:
@@ -230,24 +238,26 @@ def read_tree(path: Path, device: torch.device, parts: Mapping[str, Path] | None
     Raises:
         FedcanonError: The file is not a checkpoint.
     """
-    files = parts or {}
-
-    def restored(node: _Node) -> Any:
-        if node.tensor is not None:
-            return arrays[node.tensor]
-        if node.part is not None:
-            return Part(node.part, partial(read_tree, files[node.part], device))
-        if node.table is not None:
-            return {key: restored(inner) for key, inner in node.table.items()}
-        return node.value
-
     try:
         with open_safetensors(path, framework="pt", device=str(device)) as file:
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            state = restored(_structure(file))
+            state = _restored(_structure(file), arrays, parts or {}, device)
         if not isinstance(state, dict):
             raise ValueError("its state is no table")
     except _DAMAGE as error:
         reason = first_line(error)
         raise FedcanonError(f"{path} is not a checkpoint of fedcanon: {reason}.") from None
     return state
+
+
+def _restored(
+    node: _Node, arrays: Mapping[str, Tensor], files: Mapping[str, Path], device: torch.device
+) -> Any:
+    """What a node describes."""
+    if node.tensor is not None:
+        return arrays[node.tensor]
+    if node.part is not None:
+        return Part(node.part, partial(read_tree, files[node.part], device))
+    if node.table is not None:
+        return {key: _restored(own, arrays, files, device) for key, own in node.table.items()}
+    return node.value

@@ -165,9 +165,7 @@ def fit(
         for observer in observers:
             observer.record(record)
 
-    def go_back(error: DivergenceError) -> None:
-        if not (may_slow_down and federation.slow_down()):
-            raise error
+    def tell_of_going_back(error: DivergenceError) -> None:
         message = (
             f"{str(error).partition('. ')[0].rstrip('.')}: going back to the best model so far, "
             f"with steps of {federation.step_scale:g} times the size."
@@ -211,7 +209,9 @@ def fit(
                     take_record()
                 stopped = reason_to_stop()
             except DivergenceError as error:
-                go_back(error)
+                if not (may_slow_down and federation.slow_down()):
+                    raise
+                tell_of_going_back(error)
                 if federation.rounds_done == rounds:
                     take_record()
             reasons = [observer.round(federation.rounds_done) for observer in observers]
