@@ -19,7 +19,7 @@ from fedcanon import (
 )
 from fedcanon.data import DATASETS, Dataset, Split
 from fedcanon.objectives.models import MODELS, BinaryLogistic, ResNet18
-from fedcanon.objectives.models.resnet import group_norm
+from fedcanon.objectives.models.resnet import Convolution, group_norm
 from fedcanon.penalties import L1, on_weights
 from fedcanon.runs.named import make_model
 
@@ -106,6 +106,21 @@ def test_convolutions_start_after_kaiming():
     weight = module.layer3[1].conv2.weight.detach()
     assert float(weight.std()) == pytest.approx((2 / (256 * 9)) ** 0.5, rel=0.01)
     assert abs(float(weight.mean())) < 1e-3
+
+
+@pytest.mark.parametrize(("size", "stride"), [(1, 1), (3, 1), (3, 2), (7, 2)])
+def test_a_convolution_of_images_of_one_pixel_is_that_of_pytorch(size, stride):
+    torch.manual_seed(0)
+    ours = Convolution(4, 5, size, stride, padding=size // 2, bias=False).double()
+    image = torch.randn(6, 4, 1, 1, dtype=torch.float64, requires_grad=True)
+    sent = torch.randn(6, 5, 1, 1, dtype=torch.float64)
+    found = [
+        (output, *torch.autograd.grad(output, [image, ours.weight], sent))
+        for output in (ours(image), nn.Conv2d.forward(ours, image))
+    ]
+    for mine, its in zip(*found, strict=True):
+        assert mine.shape == its.shape
+        assert torch.allclose(mine, its, rtol=0, atol=1e-13)
 
 
 def test_group_norm_has_no_buffers_and_as_many_parameters():

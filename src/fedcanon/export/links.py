@@ -23,9 +23,10 @@ from fedcanon.export.operations import (
     reads_batch_size,
     treatment_of,
 )
+from fedcanon.objectives.models.resnet import Convolution
 
 Layer = nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d
-LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, Convolution)
 Norm = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d
 
 
@@ -74,6 +75,13 @@ class Link:
         return values.flatten()
 
 
+class _Tracer(fx.Tracer):
+    """Records every layer as one operation."""
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        return type(m) in LAYERS or super().is_leaf_module(m, module_qualified_name)
+
+
 class TracedNetwork:
     """The operations of a network on inputs of one shape, as torch.fx records them."""
 
@@ -91,7 +99,8 @@ class TracedNetwork:
         example = next(module.parameters()).new_zeros(2, *example_shape)
         try:
             # In a container, because torch.fx sees only modules inside the one that it traces.
-            traced = fx.symbolic_trace(nn.Sequential(module))
+            whole = nn.Sequential(module)
+            traced = fx.GraphModule(whole, _Tracer().trace(whole))
             with torch.no_grad():
                 shapes = _Shapes(traced)
                 shapes.run(example)
