@@ -67,7 +67,7 @@ class _Canon(Damped):
         """
         beta, damping = received["beta"], received["damping"]
         x = work.descend(z, beta, self.local_steps, shift=c if damping == 1 else damping * c)
-        mean_step = torch.sub(z, x, out=x).div_(beta * self.local_steps)
+        mean_step: Tensor = (z - x).div_(beta * self.local_steps)
         return mean_step if damping == 1 else mean_step.add_((1 - damping) * c)
 
 
