@@ -59,10 +59,9 @@ class Driver(Deployment):
         return self.folder / "run"
 
     def round(self):
-        try:
-            return json.loads((self.run / "deployment.json").read_text())["round"]
-        except (FileNotFoundError, json.JSONDecodeError):
-            return 0
+        """The last round with a checkpoint; the status tells of a round a moment before it."""
+        names = (path.name for path in (self.run / "checkpoints").glob("round-*-*.safetensors"))
+        return max((int(name.split("-")[1]) for name in names), default=0)
 
     def status(self):
         return json.loads((self.run / "deployment.json").read_text())
