@@ -1,5 +1,6 @@
 """Every table and figure of the paper at the smallest scale, on the data that it uses."""
 
+import json
 import math
 import shutil
 from dataclasses import replace
@@ -25,11 +26,11 @@ from fedcanon.paper import (
 )
 from fedcanon.paper.items import ITEMS
 from fedcanon.paper.masks import MaskedL1, MaskedMCP, MaskedSCAD
-from fedcanon.paper.methods import TIMED_BASELINES
-from fedcanon.paper.outcome import Scale, markdown
+from fedcanon.paper.methods import TIMED
+from fedcanon.paper.outcome import Claim, Finding, Outcome, Scale, Table, markdown
 from fedcanon.paper.quadratics import scattered_problem
-from fedcanon.paper.trials import Trainer
-from fedcanon.paper.tuning import Shape
+from fedcanon.paper.trials import Trainer, Training
+from fedcanon.paper.tuning import Shape, Trained
 from fedcanon.penalties import L1, MCP, SCAD
 
 RESULTS = Path(__file__).parents[2] / "docs" / "paper" / "laptop"
@@ -230,11 +231,10 @@ def test_table_five_has_the_ratios_of_the_paper(outcome):
     assert last["ZA1"].get_ydata() == pytest.approx([4.81, 6.99, 9.74, 10.02], abs=0.005)
     # One legend for all panels, though the paper has no FedCanon+.
     assert all(line.get_color() == first[label].get_color() for label, line in last.items())
-    masks, ours = (found.data[form] for form in ("boolean masks", "one pass"))
-    assert min(ours) == 1
-    # The prox of masks costs those most that call it most.
-    for method in TIMED_BASELINES:
-        assert masks[2][method] > ours[2][method]
+    for form in ("boolean masks", "one pass"):
+        assert min(found.data[form]) == 1
+        assert all(set(by_method) == set(TIMED) for by_method in found.data[form].values())
+        assert min(min(by_method.values()) for by_method in found.data[form].values()) > 0
 
 
 @pytest.mark.slow
@@ -293,10 +293,51 @@ def test_table_six_shows_what_it_has_while_it_runs(tmp_path):
     assert len(first.figure.axes) == 1
 
 
+@pytest.mark.parametrize("path", sorted(RESULTS.glob("*.json")), ids=lambda path: path.stem)
+def test_the_tables_of_the_page_are_those_of_the_numbers_beside_them(path):
+    kept = json.loads(path.read_text(encoding="utf-8"))
+    claims = []
+    for told in kept["claims"]:
+        best = told.get("best")
+        finding = Finding(best["measured"], best["agrees"]) if best else None
+        claims.append(Claim(told["paper"], told["measured"], told["agrees"], finding))
+    tables = [Table(**table) for table in kept["tables"]]
+    outcome = Outcome(kept["title"], kept["scale"], {}, tables, claims, notes=kept["notes"])
+    assert markdown(outcome) == path.with_suffix(".md").read_text(encoding="utf-8")
+
+
 def test_the_rows_of_the_page_are_those_of_todays_settings(tmp_path):
     shutil.copytree(RESULTS / "rows", tmp_path / "rows")
     found = next(accuracy.run(Scale.laptop, Trainer(tmp_path / "runs")))
     assert markdown(found) == (RESULTS / "accuracy.md").read_text(encoding="utf-8")
+
+
+def test_the_parts_of_a_row_are_of_the_same_data(tmp_path):
+    shutil.copytree(RESULTS / "rows", tmp_path / "rows")
+    file = tmp_path / "rows" / "cifar10-cnn-iid-cosine.json"
+    file.write_text(file.read_text().replace('"note":""', '"note":"subset: 9 of 10"'))
+    told = r"different data .*\(all samples, and subset: 9 of 10\): remove rows/cifar10-cnn-iid-"
+    with pytest.raises(FedcanonError, match=told):
+        next(accuracy.run(Scale.laptop, Trainer(tmp_path / "runs")))
+
+
+def test_what_is_suggested_of_curves_that_are_short_and_whole():
+    def trained(*diverged):
+        law = {t: 0.8 - 0.9 * max(t, 1) ** -0.4 for t in range(0, 51, 5)}
+        records = [kept_rows._record(t, accuracy) for t, accuracy in law.items()]
+        return Trained({}, [Training(records, text) for text in diverged], [], 1)
+
+    plan, short, long = accuracy.PLANS[Scale.laptop], accuracy.ROWS[6], accuracy.ROWS[0]
+    whole = dict.fromkeys(accuracy.METHODS, trained("", ""))
+    found = {**whole, "FedDR": trained("", "in round 50")}
+    [table] = accuracy._suggestions(plan, {short: found, long: whole})
+    [(label, *cells)] = table.rows
+    assert label == short.label
+    at_200 = f"{80 - 90 * 200**-0.4:.0f}"
+    assert dict(zip(accuracy.METHODS, cells, strict=True)) == {
+        method: "–" if method == "FedDR" else at_200 for method in accuracy.METHODS
+    }
+    assert not [*accuracy._suggestions(plan, {long: whole})]
 
 
 def test_a_row_that_was_run_with_other_settings_is_not_taken(monkeypatch, tmp_path):

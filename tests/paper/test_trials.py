@@ -109,8 +109,24 @@ def test_tuning_takes_the_best_step_and_passes_over_those_that_diverge(tmp_path)
     losses = [point["validation_loss"] for point in tuned.grid]
     assert losses[2] is None
     assert losses[1] < losses[0]
-    with pytest.raises(FedcanonError, match="every step of its grid"):
-        tuner.rank("fedavg", config, {"beta": (1e38, 2e38)})
+    lost = tuner.rank("fedavg", config, {"beta": (1e38, 2e38)})
+    assert lost.ranking == [{"beta": 1e38}]
+    assert [point["validation_loss"] for point in lost.grid] == [None, None]
+
+
+def test_a_loss_that_is_no_number_is_never_the_best(tmp_path):
+    class Overflowing(Trainer):
+        """Finite weights of β = 0.2 have scores that are not."""
+
+        def train(self, label, config, dataset):
+            beta = config.algorithm["beta"]
+            loss = math.nan if beta == 0.2 else beta
+            return Training([replace(record(3, 0.5), test={"test_loss": loss})])
+
+    tuner = Tuner(Overflowing(tmp_path), DIGITS, rounds=3)
+    tuned = tuner.rank("fedcanon+", CONFIG, {"beta": (0.3, 0.2, 0.1)})
+    assert tuned.ranking == [{"beta": 0.1}, {"beta": 0.3}]
+    assert [point["validation_loss"] for point in tuned.grid] == [0.3, None, 0.1]
 
 
 def test_tuning_never_sees_the_test_samples(tmp_path):
@@ -158,10 +174,12 @@ def test_the_next_best_step_is_taken_where_the_best_diverges(tmp_path):
     assert found.settings == {"beta": 0.1}
     assert len(found.trainings) == 2
     assert not found.diverged
-    hopeless = Tuned([{"beta": 1e38}, {"beta": 2e38}], [])
+    losses = [{"beta": 1e38, "validation_loss": None}, {"beta": 2e38, "validation_loss": None}]
+    hopeless = Tuned([{"beta": 1e38}, {"beta": 2e38}], losses)
     found = tuner.train_ranked("fedavg", config, hopeless)
     assert found.settings == {"beta": 1e38}
     assert found.diverged
+    assert found.validation_loss == math.inf
     assert found.shown == "diverged (β 1e+38)"
 
 
@@ -196,7 +214,8 @@ def test_a_training_that_diverged_counts_as_nothing_and_ends_the_curve():
     lost = training(0.2, diverged="in round 0")
     for both in ([lost, training(0.2, 0.6)], [training(0.2, 0.6), lost]):
         found = Trained({"beta": 0.1}, both, [], last=2)
-        assert sorted(found.accuracies) == pytest.approx([0.0, 0.4])
+        assert found.accuracies == [0, 0]
+        assert (found.accuracy, found.deviation) == (0, 0)
         assert found.shown == "diverged (β 0.1)"
         assert found.curve == ([0], [0.2], [0])
 

@@ -42,7 +42,7 @@ class Name(StrEnum):
 def paper(
     name: Annotated[Name, typer.Argument(help="A table or figure.", show_default=False)],
     scale: Annotated[
-        Scale, typer.Option(help="A minute, an hour on two cores, or the paper's own settings.")
+        Scale, typer.Option(help="A minute, an hour (a row of accuracy: hours), or as the paper's.")
     ] = Scale.laptop,
     folder: Annotated[
         Path | None,

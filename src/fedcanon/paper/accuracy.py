@@ -25,7 +25,7 @@ from fedcanon.paper.networks import SCAD, Lengths
 from fedcanon.paper.outcome import Claim, Finding, Outcome, Scale, Table, judged
 from fedcanon.paper.trials import Trainer, portion, run_settings
 from fedcanon.paper.tuning import FLOOR, Grid, Results, Shape, Trained, Tuner, of_each
-from fedcanon.paper.verdicts import best_known, claim, protocol, to_best
+from fedcanon.paper.verdicts import RULES, best_known, budget, claim, to_nearest
 from fedcanon.runs.config import Config
 from fedcanon.runs.named import make_dataset
 from fedcanon.search.selection import HELD_OUT
@@ -105,7 +105,7 @@ PLANS = {
                 tuning_rounds=20,
             ),
             "resnet18": RowLengths(
-                rounds=50,  # all methods, steps and seeds then take less than three hours
+                rounds=80,  # all methods, steps and seeds then take less than three hours
                 every=10,
                 local_steps=5,
                 batch_size=16,
@@ -144,7 +144,7 @@ def run(scale: Scale, trainer: Trainer, only: Sequence[str] = ()) -> Iterator[Ou
         FedcanonError: A row is not one of the scale.
     """
     plan = PLANS[scale]
-    known = {row.name: row for row in plan.rows}
+    known = [row.name for row in plan.rows]
     unknown = [name for name in only if name not in known]
     if unknown:
         raise FedcanonError(
@@ -199,7 +199,7 @@ def _config(lengths: RowLengths, row: Row, method: str) -> Config:
 
 
 def _outcome(scale: Scale, plan: Plan, parts: Mapping[tuple[Row, Shape], Kept | None]) -> Outcome:
-    notes = {row: kept[0] for (row, _), kept in parts.items() if kept}
+    notes = _notes(parts)
     found = {
         shape: {row: kept[1] for (row, own), kept in parts.items() if kept and own is shape}
         for shape in Shape
@@ -221,7 +221,7 @@ def _outcome(scale: Scale, plan: Plan, parts: Mapping[tuple[Row, Shape], Kept | 
             "grids": {s: of_each(rows, lambda one: one.grid) for s, rows in by_label.items()},
             "steps": {s: of_each(rows, lambda one: one.settings) for s, rows in by_label.items()},
         },
-        tables=[_table(found), *_suggestions(found[Shape.constant])],
+        tables=[_table(found), *_suggestions(plan, found[Shape.constant])],
         claims=judged(scale, list(_claims(found, notes))),
         data={
             **{f"{s} steps": of_each(rows, _numbers) for s, rows in by_label.items()},
@@ -234,13 +234,26 @@ def _outcome(scale: Scale, plan: Plan, parts: Mapping[tuple[Row, Shape], Kept | 
             f"T = {PAPER_ROUNDS} is that of the paper's other experiments; of Table VI it gives "
             "neither T nor K nor batch. What shorter curves suggest for it is an extrapolation and "
             "not a result: a power law a − b t^(−c), fitted to the mean curve with constant steps; "
-            "– where it does not fit, or has too few points.",
+            "– where it does not fit, has too few points or diverged.",
             "on FEMNIST writers are dealt out by Dir(0.2), elsewhere labels.",
             "FedDR has relaxation 1.95, as its authors run it; with relaxation 1 it is FedADMM "
             "with 1/η.",
         ],
         figure=_figure(found),
     )
+
+
+def _notes(parts: Mapping[tuple[Row, Shape], Kept | None]) -> dict[Row, str]:
+    """Which part of its dataset each row uses."""
+    notes: dict[Row, str] = {}
+    for (row, shape), kept in parts.items():
+        if kept and notes.setdefault(row, kept[0]) != kept[0]:
+            raise FedcanonError(
+                f"the row {row.name} was run on different data with its two kinds of steps "
+                f"({notes[row] or 'all samples'}, and {kept[0] or 'all samples'}): remove "
+                f"rows/{row.name}-{shape}.json or the file beside it, and that part is run again."
+            )
+    return notes
 
 
 def _complete(by_shape: Mapping[Shape, Results]) -> dict[Shape, Results]:
@@ -258,13 +271,12 @@ def _complete(by_shape: Mapping[Shape, Results]) -> dict[Shape, Results]:
 def _protocols(plan: Plan, notes: Notes) -> list[str]:
     """The notes of the protocol, for each model that has rows."""
     models = dict.fromkeys(row.model for row in notes)
-    rows = [
-        (model, lengths, protocol(lengths.trials, lengths.tuning_rounds, lengths.seeds, "row"))
-        for model, lengths in plan.lengths.items()
+    budgets = [
+        f"{model}, {own.rounds} rounds: {budget(own.trials, own.tuning_rounds, own.seeds, 'row')}"
+        for model, own in plan.lengths.items()
         if model in models
     ]
-    budgets = [f"{model}, {own.rounds} rounds: {told[0]}" for model, own, told in rows]
-    return [*budgets, *rows[0][2][1:]]
+    return [*budgets, *RULES]
 
 
 def _numbers(trained: Trained) -> dict[str, Any]:
@@ -279,7 +291,7 @@ def _numbers(trained: Trained) -> dict[str, Any]:
 
 
 def _figure(found: Found) -> Figure:
-    """Learning curves, a panel for each row and shape of steps, two rows side by side."""
+    """Learning curves, a line for each row and a panel in it for each shape of steps."""
     panels = []
     for row in ROWS:
         for shape, results in found.items():
@@ -287,7 +299,7 @@ def _figure(found: Found) -> Figure:
                 curves = {method: trained.curve for method, trained in results[row].items()}
                 title = f"{row.label}, {shape}"
                 panels.append(Panel(title, "round", "test accuracy", curves, after_start=True))
-    return draw(panels, columns=4)
+    return draw(panels, columns=len(Shape))
 
 
 def _percent(mean: float, deviation: float) -> str:
@@ -310,18 +322,19 @@ def _table(found: Found) -> Table:
     return Table("Test accuracy of the final model in percent.", ("", *METHODS), rows)
 
 
-def _suggestions(constant: Mapping[Row, Mapping[str, Trained]]) -> Iterator[Table]:
+def _suggestions(plan: Plan, constant: Mapping[Row, Mapping[str, Trained]]) -> Iterator[Table]:
     """What curves with constant steps suggest for the paper's number of rounds, if it is larger."""
-    rows = []
-    for row, by_method in constant.items():
-        if by_method["FedCanon"].curve.x[-1] >= PAPER_ROUNDS:
-            continue
-        cells = []
-        for method in METHODS:
-            curve = by_method[method].curve
-            value = suggested(curve.x, curve.means, PAPER_ROUNDS)
-            cells.append("–" if value is None else f"{100 * value:.0f}")
-        rows.append((row.label, *cells))
+
+    def suggestion(trained: Trained) -> str:
+        x, means, _ = trained.curve
+        value = None if trained.diverged else suggested(x, means, PAPER_ROUNDS)
+        return "–" if value is None else f"{100 * value:.0f}"
+
+    rows = [
+        (row.label, *(suggestion(by_method[method]) for method in METHODS))
+        for row, by_method in constant.items()
+        if plan.lengths[row.model].rounds < PAPER_ROUNDS
+    ]
     caption = (
         f"Extrapolation, not a result: what the curves with constant steps suggest after "
         f"{PAPER_ROUNDS} rounds, in percent."
@@ -339,9 +352,9 @@ def _claims(found: Found, notes: Notes) -> Iterator[Claim]:
 
         def judge(results: Results, ours: str, row: Row = row, note: str = note) -> Finding:
             by_method = results[row.label]
-            other, ahead = to_best(by_method, ours, BASELINES)
+            other, margin = to_nearest(by_method, ours, BASELINES)
             unjudged = row.dataset in UNJUDGED and note
-            return Finding(f"{ahead.shown} points to {other}", None if unjudged else ahead.ahead)
+            return Finding(f"{margin.shown} points to {other}", None if unjudged else margin.ahead)
 
         yield claim(
             f"{row.label}: FedCanon is ahead of FedDR and FedADMM, by {100 * margin:.1f} points",

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
 
+from fedcanon.errors import FedcanonError
 from fedcanon.paper.curves import Panel, draw
 from fedcanon.paper.methods import as_published
 from fedcanon.paper.networks import Lengths
@@ -74,7 +75,12 @@ def run(scale: Scale, trainer: Trainer) -> Iterator[Outcome]:
         penalty = {"name": "mcp", "kappa": KAPPA}
         config = lengths.config("a9a", "iid", "linear", penalty, steps, gradient=True)
         label = f"{method}, α = {alpha:g}, β = {beta:g}"
-        return [Point.of(record) for record in trainer.train(label, config, dataset).records]
+        training = trainer.train(label, config, dataset)
+        if training.diverged:  # no step of the paper does, and there would be no last round to show
+            raise FedcanonError(
+                f"Figure 1 needs all its trainings, but of {label}: {training.diverged}"
+            )
+        return [Point.of(record) for record in training.records]
 
     found: Found = {
         "α": {m: {f"{alpha:g}": curve(m, alpha, BETA) for alpha in sweep.alphas} for m in METHODS},

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any
 
 from fedcanon.paper.curves import Panel, draw
 from fedcanon.paper.methods import DAMPED
@@ -18,7 +17,7 @@ from fedcanon.paper.networks import FashionLengths
 from fedcanon.paper.outcome import Claim, Finding, Outcome, Scale, Table, judged
 from fedcanon.paper.trials import Trainer, portion
 from fedcanon.paper.tuning import Results, Shape, Trained, Tuner, of_each
-from fedcanon.paper.verdicts import Margin, best_known, claim, protocol, widest
+from fedcanon.paper.verdicts import RULES, Margin, best_known, budget, claim, widest
 from fedcanon.runs.named import make_dataset
 
 METHODS = ("FedCanon", "FedCanon+", DAMPED, "SCAFFOLD", "SCAFFNEW", "FedAvg")
@@ -41,9 +40,6 @@ class RepeatedLengths(FashionLengths):
     every: int | None = 10
     betas: tuple[float, ...] = (0.02, 0.05, 0.1, 0.2)
     tuning_rounds: int = 30
-    last: int = 3
-    """Measurements at the end over which the accuracy is averaged."""
-    seeds: tuple[int, ...] = (0, 1, 2)
 
 
 SETTINGS = {
@@ -91,12 +87,13 @@ def run(scale: Scale, trainer: Trainer) -> Iterator[Outcome]:
         ],
         claims=judged(scale, [*_claims(constant, best), *_equal_claims(equal)]),
         data={
-            **{f"{shape} steps": of_each(found, _numbers) for shape, found in own.items()},
-            "equal steps": of_each(equal, _numbers),
+            **{f"{shape} steps": of_each(found, Trained.told) for shape, found in own.items()},
+            "equal steps": of_each(equal, Trained.told),
             "best known": of_each(best, lambda one: one.shape),
         },
         notes=[
-            *protocol(len(lengths.betas), lengths.tuning_rounds, lengths.seeds, "partition"),
+            budget(len(lengths.betas), lengths.tuning_rounds, lengths.seeds, "partition"),
+            *RULES,
             f"accuracies are means over the last {lengths.last} measurements; SCAFFNEW draws its "
             f"local steps, {lengths.local_steps} on average.",
             "without a penalty and with α = βK, FedCanon, FedCanon+ and SCAFFOLD are one method up "
@@ -112,15 +109,6 @@ def run(scale: Scale, trainer: Trainer) -> Iterator[Outcome]:
 def _panel(title: str, found: dict[str, Trained]) -> Panel:
     curves = {method: trained.curve for method, trained in found.items()}
     return Panel(title, "round", "test accuracy", curves, after_start=True)
-
-
-def _numbers(trained: Trained) -> dict[str, Any]:
-    return {
-        "beta": trained.beta,
-        "accuracies": trained.accuracies,
-        "round, loss, accuracy": [training.points for training in trained.trainings],
-        "diverged": [training.diverged for training in trained.trainings],
-    }
 
 
 def _table(rounds: int, results: Results, steps: str) -> Table:
@@ -176,5 +164,5 @@ def _level(results: Results, where: Iterable[str], methods: Sequence[str]) -> Fi
     """Whether these methods are level on some partitions."""
     margins = {shown: widest(results[shown], methods) for shown in where}
     told = ", ".join(f"{margin.shown} ({shown})" for shown, margin in margins.items())
-    level = all(margin.level for margin in margins.values())
+    level = not any(margin.ahead for margin in margins.values())
     return Finding(f"largest difference in points: {told}", level)

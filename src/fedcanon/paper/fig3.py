@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from fedcanon.data import Dataset
 from fedcanon.paper.curves import Panel, draw
@@ -19,7 +18,7 @@ from fedcanon.paper.outcome import Claim, Finding, Outcome, Scale, Table, judged
 from fedcanon.paper.trials import Trainer, portion
 from fedcanon.paper.tuning import Curve, Results, Shape, Trained, Tuner, of_each
 from fedcanon.paper.turns import SAME_TIME, median_seconds, over_fedcanon
-from fedcanon.paper.verdicts import best_known, claim, protocol, to_best
+from fedcanon.paper.verdicts import RULES, best_known, budget, claim, to_nearest
 from fedcanon.runs.build import assemble, build_problem
 from fedcanon.runs.config import changed
 from fedcanon.runs.named import make_dataset
@@ -39,9 +38,6 @@ class TimedLengths(FashionLengths):
     local_steps: int = 40
     partitions: tuple[str, ...] = tuple(PARTITIONS)
     turns: int = 5
-    last: int = 3
-    """Measurements at the end over which the accuracy is averaged."""
-    seeds: tuple[int, ...] = (0, 1, 2)
 
 
 SETTINGS = {
@@ -103,11 +99,12 @@ def run(scale: Scale, trainer: Trainer) -> Iterator[Outcome]:
         ),
         data={
             "seconds of a round": seconds,
-            **{f"{s} steps": of_each(found, _numbers) for s, found in results.items()},
+            **{f"{s} steps": of_each(found, Trained.told) for s, found in results.items()},
             "best known": of_each(best, lambda one: one.shape),
         },
         notes=[
-            *protocol(len(lengths.betas), lengths.tuning_rounds, lengths.seeds, "partition"),
+            budget(len(lengths.betas), lengths.tuning_rounds, lengths.seeds, "partition"),
+            *RULES,
             "FedMiD is the published form; FedCanon and FedCanon+ have α = βK.",
             f"accuracies are means over the last {lengths.last} measurements.",
             "rounds are timed with a prox in one pass; Table V has the times with boolean masks.",
@@ -121,14 +118,6 @@ def run(scale: Scale, trainer: Trainer) -> Iterator[Outcome]:
             columns=len(lengths.partitions),
         ),
     )
-
-
-def _numbers(trained: Trained) -> dict[str, Any]:
-    return {
-        "beta": trained.beta,
-        "accuracies": trained.accuracies,
-        "round, loss, accuracy": [training.points for training in trained.trainings],
-    }
 
 
 def _seconds(lengths: TimedLengths, trainer: Trainer, dataset: Dataset) -> dict[str, float]:
@@ -160,7 +149,9 @@ def _table(rounds: int, results: Results, shape: Shape, seconds: Seconds) -> Tab
 
 def _accuracy(constant: Results, best: Results) -> Claim:
     def judge(results: Results, ours: str) -> Finding:
-        margins = {shown: to_best(found, ours, TIMED_BASELINES) for shown, found in results.items()}
+        margins = {
+            shown: to_nearest(found, ours, TIMED_BASELINES) for shown, found in results.items()
+        }
         told = ", ".join(
             f"{margin.shown} to {other} ({shown})" for shown, (other, margin) in margins.items()
         )

@@ -18,7 +18,7 @@ class Lengths:
 
     rounds: int = 200
     every: int | None = None
-    """Rounds between two measurements; None measures only the final model."""
+    """Rounds between two measurements; None measures only the first and the final model."""
     clients: int = 10
     local_steps: int = 20
     batch_size: int = 32
@@ -65,6 +65,9 @@ class FashionLengths(Lengths):
     tuning_rounds: int = 200
     samples: tuple[int | None, int | None] = (None, None)
     """How many of the training and of the test samples are used; None is all."""
+    last: int = 3
+    """Measurements at the end over which the accuracy is averaged."""
+    seeds: tuple[int, ...] = (0, 1, 2)
 
     def configs(
         self, methods: Iterable[str], partition: str, model: str, penalty: Table

@@ -132,18 +132,22 @@ def _claims(found: dict[str, Times]) -> list[Claim]:
         return [ratio for times in found.values() for ratio in times.over_pass(form).values()]
 
     masks, ours = ratios("masks"), ratios("ours")
-    claim = "a prox is as costly as a forward and backward pass or more, 0.77 to 4.73 times"
+    paper = [prox / base for base, *several in PAPER.values() for prox in several]
+    claim = (
+        "a prox is as costly as a forward and backward pass or more, "
+        f"{min(paper):.2f} to {max(paper):.2f} times"
+    )
     return [
         Claim(
             f"{claim} (a prox of boolean masks)",
             f"{min(masks):.2f} to {max(masks):.2f} times",
-            min(masks) >= 0.5,
+            min(masks) >= min(paper),
         ),
         Claim(
             f"{claim} (a prox in one pass)",
             f"{min(ours):.4f} to {max(ours):.4f} times: the cost is that of the code, not of the "
             "prox",
-            min(ours) >= 0.5,
+            min(ours) >= min(paper),
         ),
     ]
 

@@ -6,7 +6,10 @@ from enum import StrEnum
 
 
 class Scale(StrEnum):
-    """``smoke`` takes a minute, ``laptop`` an hour on two cores; ``paper`` is as in the paper."""
+    """``smoke`` takes a minute, ``laptop`` an hour on two cores; ``paper`` is as in the paper.
+
+    Of ``accuracy`` every row takes hours on a laptop.
+    """
 
     smoke = "smoke"
     laptop = "laptop"

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import torch
 
 from fedcanon.data import Dataset
-from fedcanon.errors import FedcanonError
 from fedcanon.paper.trials import Trainer, Training
 from fedcanon.runs.build import divide_dataset
 from fedcanon.runs.config import Config, changed
@@ -42,7 +41,7 @@ class Tuned:
     """The settings of a grid from best to worst, and the validation loss of every point of it."""
 
     ranking: list[Settings]
-    """Points that diverged are left out."""
+    """Points that diverged are left out; if all did, the first stands alone."""
     grid: list[Settings]
     """Each point's settings and its ``validation_loss``, which is null where it diverged."""
 
@@ -70,7 +69,9 @@ class Trained:
 
     @property
     def accuracies(self) -> list[float]:
-        """The test accuracy for each seed; 0 where the training diverged."""
+        """The test accuracy for each seed; 0 for all if one of the trainings diverged."""
+        if self.diverged:
+            return [0.0] * len(self.trainings)
         return [training.accuracy(self.last) for training in self.trainings]
 
     @property
@@ -102,13 +103,23 @@ class Trained:
 
     @property
     def validation_loss(self) -> float:
-        """The validation loss of the chosen settings; infinite where nothing was to be chosen."""
-        losses = [
-            point["validation_loss"]
-            for point in self.grid
-            if self.settings.items() <= point.items()
-        ]
-        return float(losses[0]) if losses else math.inf
+        """The validation loss of the chosen settings.
+
+        It is infinite where they diverged, and where there was nothing to choose.
+        """
+        for point in self.grid:
+            if self.settings.items() <= point.items() and point["validation_loss"] is not None:
+                return float(point["validation_loss"])
+        return math.inf
+
+    def told(self) -> dict[str, Any]:
+        """The numbers behind tables and curves."""
+        return {
+            "beta": self.beta,
+            "accuracies": self.accuracies,
+            "round, loss, accuracy": [training.points for training in self.trainings],
+            "diverged": [training.diverged for training in self.trainings],
+        }
 
     @property
     def curve(self) -> Curve:
@@ -185,13 +196,11 @@ class Tuner:
             losses.append(_loss(training, self.rounds))
         order = sorted(range(len(points)), key=losses.__getitem__)
         ranking = [points[k] for k in order if math.isfinite(losses[k])]
-        if not ranking:
-            raise FedcanonError(f"{label} diverged with every step of its grid: {points}.")
         told = [
             {**point, "validation_loss": loss if math.isfinite(loss) else None}
             for point, loss in zip(points, losses, strict=True)
         ]
-        return Tuned(ranking, told)
+        return Tuned(ranking or points[:1], told)
 
     def train_ranked(
         self, label: str, config: Config, tuned: Tuned, shape: Shape = Shape.constant
@@ -247,8 +256,9 @@ def held_out(config: Config, dataset: Dataset) -> Dataset:
 
 
 def _loss(training: Training, rounds: int) -> float:
-    """The validation loss of a training; infinite where it diverged."""
+    """The validation loss of a training; infinite where it diverged or is no number."""
     if training.diverged:
         return math.inf
     late = [record for record in training.records if record.round >= LATE * rounds]
-    return statistics.fmean(record.test["test_loss"] for record in late)
+    loss = statistics.fmean(record.test["test_loss"] for record in late)
+    return loss if math.isfinite(loss) else math.inf

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import permutations
 
 from fedcanon.paper.methods import DAMPED
 from fedcanon.paper.outcome import Claim, Finding
@@ -14,11 +15,15 @@ from fedcanon.paper.tuning import FLOOR, Results, Shape, Trained
 ERRORS = 2
 """So many standard errors a difference must exceed."""
 
-RULE = (
+RULES = (
+    f"cosine: steps fall by half a cosine over the training, in trials over the trial, to "
+    f"{FLOOR:.0%}. The best known steps are, for each method, constant or falling, by the "
+    f"lower validation loss; in place of FedCanon stands the {DAMPED}, with its automatic gain "
+    "and without acceleration.",
     f"± is the standard deviation over seeds. One method is ahead of another if the difference of "
     f"their means exceeds {100 * SAME_ACCURACY:.0f} point and {ERRORS} standard errors of that "
     "difference, √(s₁²/n₁ + s₂²/n₂) for deviations s over n seeds, which is the ± of a difference; "
-    "otherwise they are level."
+    "otherwise they are level.",
 )
 """How verdicts are found, for the notes of an outcome."""
 
@@ -47,38 +52,46 @@ class Margin:
         return self.difference > max(SAME_ACCURACY, ERRORS * self.error)
 
     @property
-    def level(self) -> bool:
-        """Whether neither is ahead."""
-        return abs(self.difference) <= max(SAME_ACCURACY, ERRORS * self.error)
-
-    @property
     def shown(self) -> str:
-        """Difference and error in points, or that ours diverged."""
+        """Difference and error in points, and which of both diverged."""
         if self.ours.diverged:
             return "diverged"
-        return f"{100 * self.difference:+.1f}±{100 * self.error:.1f}"
+        points = f"{100 * self.difference:+.1f}±{100 * self.error:.1f}"
+        return f"{points} (the other diverged)" if self.theirs.diverged else points
 
 
 def widest(found: Mapping[str, Trained], methods: Iterable[str]) -> Margin:
-    """The margin between the most and the least accurate of some methods."""
-    ordered = sorted((found[method] for method in methods), key=lambda one: one.accuracy)
-    return Margin(ordered[-1], ordered[0])
+    """The largest margin by which a method is ahead of another; if none is, the largest of all.
+
+    So the methods are level if, and only if, this margin is no lead. The largest difference may be
+    one of chance while a smaller one is not.
+    """
+    pairs = permutations((found[method] for method in methods), 2)
+    return max((Margin(*pair) for pair in pairs), key=lambda pair: (pair.ahead, pair.difference))
 
 
-def to_best(found: Mapping[str, Trained], ours: str, others: Iterable[str]) -> tuple[str, Margin]:
-    """The most accurate of the others, and the margin to it."""
-    best = max(others, key=lambda method: found[method].accuracy)
-    return best, Margin(found[ours], found[best])
+def to_nearest(
+    found: Mapping[str, Trained], ours: str, others: Iterable[str]
+) -> tuple[str, Margin]:
+    """The best of the others that ours is not ahead of, or of all others; and the margin to it.
+
+    So ours is ahead of all if, and only if, it is ahead of this one.
+    """
+    margins = {method: Margin(found[ours], found[method]) for method in others}
+    return min(margins.items(), key=lambda to: (to[1].ahead, to[1].difference))
 
 
 def best_known(by_shape: Mapping[Shape, Results]) -> Results:
-    """Every method with constant or with falling steps, whichever has the lower validation loss."""
+    """Every method with constant or with falling steps, whichever has the lower validation loss.
+
+    Steps with which the training diverged, though its trials did not, come last.
+    """
     constant = by_shape[Shape.constant]
     return {
         where: {
             method: min(
                 (results[where][method] for results in by_shape.values()),
-                key=lambda trained: trained.validation_loss,
+                key=lambda trained: (trained.diverged, trained.validation_loss),
             )
             for method in by_method
         }
@@ -99,8 +112,8 @@ def claim(paper: str, judge: Judge, constant: Results, best: Results | None) -> 
     return Claim(paper, found.measured, found.agrees, judge(best, DAMPED) if best else None)
 
 
-def protocol(trials: int, rounds: int, seeds: Sequence[int], what: str) -> list[str]:
-    """The notes on how steps were chosen and verdicts found.
+def budget(trials: int, rounds: int, seeds: Sequence[int], what: str) -> str:
+    """The note on how steps were chosen.
 
     Args:
         trials: How many points the grid of a method has.
@@ -108,13 +121,8 @@ def protocol(trials: int, rounds: int, seeds: Sequence[int], what: str) -> list[
         seeds: The seeds of the trainings that follow.
         what: What has settings of its own, such as "partition".
     """
-    return [
+    return (
         f"every method has the same budget in every {what}: {trials} tuning trials of {rounds} "
         f"rounds for constant and {trials} for falling steps, and then {len(seeds)} seeds of the "
-        "best of each. Where one of these diverges the next best steps are taken.",
-        f"cosine: steps fall by half a cosine over the training, in trials over the trial, to "
-        f"{FLOOR:.0%}. The best known steps are, for each method, constant or falling, by the "
-        f"lower validation loss; in place of FedCanon stands the {DAMPED}, with its automatic gain "
-        "and without acceleration.",
-        RULE,
-    ]
+        "best of each. Where one of these diverges the next best steps are taken."
+    )
