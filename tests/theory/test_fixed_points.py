@@ -131,20 +131,37 @@ def test_fedcanon_leaves_stationary_points_unless_there_is_no_penalty():
     assert solve(CASES["zero"], 0.5).moved(FedCanon(0.5, 0.2, K), {}) < EXACT
 
 
+def drift_of_fedcanon(clients, z):
+    """∇²f ∇f"""
+    return sum(A for A, _ in clients) @ sum(A @ (z - b) for A, b in clients) / N**2
+
+
+def drift_of_damped(clients, z):
+    """(1 − λ)(1/N) Σ ∇²f_i ∇f_i for λ = 1/4"""
+    return 0.75 * sum(A @ A @ (z - b) for A, b in clients) / N
+
+
 @pytest.mark.slow
-def test_fedcanon_ends_where_its_drifted_gradient_is_stationary():
-    """0 ∈ (I − (β(K − 1)/2)∇²f)∇f + ∂h to first order in β, while ‖G‖ itself is of first order."""
+@pytest.mark.parametrize(
+    ("method", "drift"),
+    [
+        (lambda beta: FedCanon(0.5, beta, K), drift_of_fedcanon),
+        (lambda beta: FedCanonPlus(0.5, beta, K, gain=0.25 * beta * K), drift_of_damped),
+    ],
+    ids=["FedCanon", "damped FedCanon+"],
+)
+def test_methods_end_where_their_drifted_gradient_is_stationary(method, drift):
+    """0 ∈ ∇f − (β(K − 1)/2)·drift + ∂h to first order in β; ‖G‖ itself is of first order."""
     clients = clients_of(6)
-    hessian = sum(A for A, _ in clients) / N
     exact, drifted = [], []
     for beta in (0.04, 0.02, 0.01):
         problem = solve(L1_CASE, 0.5).problem
-        federation = Federation(problem, FedCanon(0.5, beta, K), L1(0.7))
+        federation = Federation(problem, method(beta), L1(0.7))
         for _ in range(400):
             federation.step()
         z = federation.model.numpy()
         gradient = sum(A @ (z - b) for A, b in clients) / N
-        correction = beta * (K - 1) / 2 * hessian @ gradient
+        correction = beta * (K - 1) / 2 * drift(clients, z)
         for v, norms in ((gradient, exact), (gradient - correction, drifted)):
             again = L1(0.7).prox(torch.from_numpy(z - 0.5 * v), 0.5).numpy()
             norms.append(float(np.linalg.norm(z - again) / 0.5))
