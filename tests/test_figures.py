@@ -137,6 +137,41 @@ def test_fits_take_as_many_rounds_as_the_tables_have(part_of):
     assert met == found("local-steps")["rounds"]["newton"]
 
 
+def test_the_words_for_the_picture_of_rounds_have_its_numbers():
+    convex = json.loads((RESULTS / "rounds-convex.json").read_text())
+    spans = []
+    for method in ("newton", "FedCanon+", "FISTA"):
+        auto = [of[method]["auto"]["rounds"] for of in convex.values() if method in of]
+        arrived = [rounds[1] for rounds in auto if rounds[1] is not None]
+        spans.append(f"{method} {min(arrived)} to {max(arrived)}")
+    for page in ("README.md", "docs/methods/which.md"):
+        assert ", ".join(spans) in (ROOT / page).read_text(encoding="utf-8")
+
+
+def test_pages_say_how_often_large_steps_diverge():
+    networks = json.loads((RESULTS / "rounds-networks.json").read_text())
+
+    def diverged(method, multiple):
+        trials = [of[method]["trials"][f"{multiple} β, constant"] for of in networks.values()]
+        return sum(accuracy == 0 for accuracy in trials)
+
+    full, damped = "FedCanon+, undamped", "FedCanon+, not accelerated"
+    said = {
+        "fedcanon": f"diverges in {diverged(full, 2)} at twice the automatic β, where FedAvg "
+        f"diverges in {diverged('FedAvg', 2)}",
+        "fedcanon-plus": f"diverged in {diverged(full, 1)} of {len(networks)} cells with λ = 1 and "
+        f"in {diverged(damped, 1)} with λ = 1/4, twice that β in {diverged(full, 2)} and "
+        f"{diverged(damped, 2)}, four times in {diverged(full, 4)} and {diverged(damped, 4)}",
+        "scaffold": f"diverges in {diverged('SCAFFOLD', 1)} at the automatic β and in "
+        f"{diverged('SCAFFOLD', 2)} at twice that, where FedAvg diverges in "
+        f"{diverged('FedAvg', 2)}; with the correction damped by a `gain` in "
+        f"{diverged('SCAFFOLD, damped', 1)} and {diverged('SCAFFOLD, damped', 2)}",
+    }
+    for page, words in said.items():
+        text = " ".join((ROOT / "docs" / "methods" / f"{page}.md").read_text("utf-8").split())
+        assert words in text, page
+
+
 def test_commands_of_the_table_of_cases_are_valid(monkeypatch):
     monkeypatch.chdir(ROOT)
     commands = re.findall(r"`(fedcanon run.*?)`", (RESULTS / "which.md").read_text())

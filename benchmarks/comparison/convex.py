@@ -49,7 +49,14 @@ class Contest:
         filled = fill_in(table, self.facts)
         algorithm = make_algorithm(filled)
         return self._journal.outcome(
-            {"case": self._name, "algorithm": filled, "cap": cap},
+            # A run may end early for what else is known: then it is another run.
+            {
+                "case": self._name,
+                "algorithm": filled,
+                "cap": cap,
+                "best": finite(best),
+                "patient": patient,
+            },
             lambda: race(
                 self._case, federated(self._case, algorithm, cap), cap, best, patient=patient
             ),
@@ -72,7 +79,7 @@ class Contest:
         scope = self._case.scope
         for label, (table, grid) in METHODS.items():
             ours = label in OURS
-            if not (ours or scope != "few") or not self._allows(table):
+            if (scope == "few" and not ours) or not self._allows(table):
                 continue
             cap = CAP if ours else self._rounds
             auto = self.run(table, cap, patient=ours)

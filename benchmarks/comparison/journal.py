@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from fedcanon.files import write_whole
+
 Outcome = dict[str, Any]
 
 
@@ -21,7 +23,8 @@ class Journal:
         for line in whole:
             entry = json.loads(line)
             self._done[_name(entry["run"])] = entry["outcome"]
-        path.write_text("".join(whole))
+        if len(whole) < len(lines):
+            write_whole(path, "".join(whole))
 
     def outcome(self, run: dict[str, Any], work: Callable[[], Outcome]) -> Outcome:
         """Return the outcome of a run: from the file, or by doing the work."""

@@ -27,6 +27,8 @@ HOPE = 2.0
 """A run is given up if even this many times its pace would not do."""
 SHOWN = 200
 """Points of a curve that are kept for the picture."""
+OUTSIDE = "outside the domain of the prox"
+"""How a run has ended whose steps the penalty's prox does not have."""
 
 
 def federated(case: Case, algorithm: Algorithm, cap: int) -> Run:
@@ -110,7 +112,7 @@ def race(
     except DivergenceError:
         ended = "diverged"
     except FedcanonError:  # a step that this penalty's prox does not have
-        ended = "outside the domain of the prox"
+        ended = OUTSIDE
     missing = [None] * (len(TOLERANCES) - len(rounds))
     every = -(-len(curve) // SHOWN) or 1
     return {

@@ -72,7 +72,7 @@ def tables(found: Any) -> Iterator[tuple[str, str]]:
 def sentences(found: Any) -> Iterator[tuple[str, str]]:
     """What the page on steps says beside its table."""
     page, found = "../how-to/steps", found["rounds"]
-    if found["not accelerated"][0] is None and found["pgd"][0] is None:
-        yield page, "Without acceleration FedCanon+ is above 10⁻³ after 3,000 rounds, and so is"
+    slow = all(found[label][0] is None for label in ("not accelerated", "pgd"))
+    yield page, f"Without acceleration FedCanon+ is {'above' if slow else 'below'} 10⁻³ after 3,000"
     yield page, f"[Newton](../methods/newton.md) takes {cell(found['newton'])}."
-    yield page, f"in each round it is {cell(found['3 of 10'])}."
+    yield page, f"in each round FedCanon+ takes {cell(found['3 of 10'])}."

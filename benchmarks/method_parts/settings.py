@@ -206,8 +206,8 @@ def sentences(found: Any) -> Iterator[tuple[str, str]]:
     yield "index", f"PGD solves it in {found['pgd'][0]['rounds']} rounds"
     worst = max(one["norm"] for one in found["weakly convex"])
     yield "za1", f"‖G‖ falls to {digit(worst)} in 1,500 rounds"
-    if found["too large a beta"][0].get("diverged"):
-        yield "fedpd", "With η = 0.1 and β = 0.5 the example below diverges"
+    fate = "diverges" if found["too large a beta"][0].get("diverged") else "does not diverge"
+    yield "fedpd", f"With η = 0.1 and β = 0.5 the example below {fate}"
     (rounded,), first = found["proxskip to rounding"], found["probabilities"][0]
     yield (
         "proxskip",
