@@ -43,6 +43,12 @@ def words(text):
     return " ".join(NUMBER.sub("#", text).split())
 
 
+def untimed(table):
+    """A table of a comparison without its last column, the seconds."""
+    settings, rows = table.split("seconds\n", 1)
+    return settings + re.sub(r" [\d.]+$", "", rows, flags=re.MULTILINE)
+
+
 def measured(out):
     """Objective, accuracy, percentage of zeros, prox calls and floats of a run as printed."""
     rows = dict(re.findall(r"^  (\S.*?)  +(.*?) *$", out, re.MULTILINE))
@@ -71,20 +77,31 @@ def test_the_default_run_prints_what_the_tutorial_shows(fedcanon, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("setting", "told"),
+    ("setting", "told", "margin"),
     [
-        ("clients.participants=3", r"accuracy of about (\S+) with (\d+) % zeros, for (\S+) floats"),
-        ("data.partition=iid", r"second has about (\S+) with (\d+) % zeros(\.)"),
+        # The last model depends on who took part, and so on rounding.
+        (
+            "clients.participants=3",
+            r"first of these has (?P<zeros>\d+) % zeros, for (?P<up>\S+) floats up .* "
+            r"accuracy was (?P<low>\S+) to (?P<high>[\d.]+),",
+            0.1,
+        ),
+        (
+            "data.partition=iid",
+            r"second has about (?P<low>(?P<high>\S+)) with (?P<zeros>\d+) % zeros",
+            0.02,
+        ),
     ],
 )
-def test_other_settings_reach_what_the_tutorial_says(fedcanon, tmp_path, setting, told):
+def test_other_settings_reach_what_the_tutorial_says(fedcanon, tmp_path, setting, told, margin):
     assert f"fedcanon run --set {setting}" in TUTORIAL
-    _, out, _ = fedcanon("run", "--set", setting, "--folder", str(tmp_path / "run"))
+    code, out, err = fedcanon("run", "--set", setting, "--folder", str(tmp_path / "run"))
+    assert code == 0, err
     _, accuracy, zeros, _, _, up = measured(out)
-    said_accuracy, said_zeros, said_up = re.search(told, TUTORIAL).groups()
-    assert accuracy == pytest.approx(float(said_accuracy), abs=0.02)
-    assert zeros == pytest.approx(float(said_zeros), abs=1)
-    assert said_up == "." or up == float(said_up.replace(",", ""))
+    said = re.search(told, " ".join(TUTORIAL.split())).groupdict()
+    assert float(said["low"]) - margin <= accuracy <= float(said["high"]) + margin
+    assert zeros == pytest.approx(float(said["zeros"]), abs=1)
+    assert "up" not in said or up == float(said["up"].replace(",", ""))
 
 
 @pytest.mark.slow
@@ -124,9 +141,8 @@ def test_a_comparison_prints_the_table_of_its_page(fedcanon, tmp_path, monkeypat
     shown = block_with(COMPARE, "top_k")
     printed = "\n".join(line.rstrip() for line in out.splitlines())
     assert words(shown) in words(printed)
-    said, found = numbers(shown), numbers(printed)[: len(numbers(shown))]
-    near = np.isclose(said, found, rtol=0.3)
-    assert near.mean() > 0.9  # the seconds are others
+    said, found = numbers(untimed(shown)), numbers(untimed(printed))
+    assert np.isclose(said, found[: len(said)], rtol=0.3).mean() > 0.9
 
 
 @pytest.mark.slow
