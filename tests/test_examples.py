@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedcanon import build, load_config
-from tests.test_run_pages import numbers, words
+from tests.shown import numbers, words
 
 PROJECT = Path(__file__).parents[1]
 EXAMPLES = PROJECT / "examples"

@@ -8,18 +8,12 @@ from pathlib import Path
 import pytest
 
 from fedcanon.tables import LocalSites
+from tests.shown import printed_as_shown
 
 PROJECT = Path(__file__).parents[1]
 DOCS = PROJECT / "docs"
 
 BLOCK = re.compile(r"^```(bash|python|text)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-
-
-def printed_as_shown(shown, printed):
-    """Whether a text was printed; a line "…" in it stands for any lines, and spaces at ends go."""
-    parts = re.split(r"^…$", shown.strip(), flags=re.MULTILINE)
-    text = "\n".join(line.rstrip() for line in printed.splitlines())
-    return re.search(".*".join(re.escape(part.strip("\n")) for part in parts), text, re.DOTALL)
 
 
 @pytest.fixture
