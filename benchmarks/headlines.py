@@ -53,7 +53,7 @@ def headlines() -> Iterator[tuple[str, str, str]]:
         CONVEX,
     )
     yield (
-        "[Networks](docs/methods/rounds.md#networks) without a trial",
+        "[Networks](docs/methods/rounds.md#networks), nothing tuned",
         f"accuracy {reached:.1%} on Fashion-MNIST, mean of {len(networks)} cells; level with "
         f"{name} after five trials, {rival:.1%}; {sum(run['diverged'] for run in runs)} of "
         f"{len(runs)} runs diverged",

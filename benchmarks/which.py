@@ -72,7 +72,7 @@ def cases() -> Iterator[Case]:
     some = [name for name in few if name.endswith("30 %")]
     slower = [f"{few[name]} to {fista[name]}" for name in some if few[name] > fista[name]]
     yield Case(
-        "a linear model with at most some thousand parameters",
+        "a linear model with some hundred parameters at most",
         "[newton](newton.md)",
         f"{EXAMPLE} --set algorithm.name=newton",
         f"‖G‖ ≤ 1e-9 after {own['newton'][2]} rounds; at most {max(arrived(newton))} on "
@@ -95,8 +95,8 @@ def cases() -> Iterator[Case]:
         "a network",
         "FedCanon+, damped and accelerated (the default)",
         "fedcanon run",
-        f"{reached:.1%} without any trial, mean over {len(networks)} cells (three networks, three "
-        f"partitions of Fashion-MNIST); level with {name}, the best of "
+        f"{reached:.1%} with automatic steps, mean over {len(networks)} cells (three networks, "
+        f"three partitions of Fashion-MNIST); level with {name}, the best of "
         f"the others with five trials each, {rival:.1%}; {diverged} of "
         f"{sum(len(automatic(of)) for of in networks.values())} runs diverged",
         "rounds.py networks --size quick",
