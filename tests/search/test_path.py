@@ -268,7 +268,8 @@ def test_an_automatic_path_begins_with_zeros(fedcanon, tmp_path, settings):
     found = rows(tmp_path / "path")
     assert len(found) == 20
     assert [float(found[0][name]) for name in ("nonzeros", "sparsity", "round")] == [0, 1, 0]
-    assert float(found[0]["gradient_norm"]) < 1e-5  # it is the solution for its κ
+    # It is the solution for its κ, as far as float32 tells.
+    assert float(found[0]["gradient_norm"]) < 1e-4
     assert float(found[-1]["kappa"]) == pytest.approx(1e-3 * float(found[0]["kappa"]))
     assert "nothing says whether 19 of 20 models converged: set stop.gradient" in " ".join(
         out.split()
