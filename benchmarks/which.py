@@ -148,8 +148,8 @@ def cases() -> Iterator[Case]:
         f"({records['optimum']['accuracy']:.3f} without privacy), f + h off by "
         f"{private['gap']:.4f}; FedMiD {other['gap']:.4f}. Which weights are zero agrees with "
         f"F1 = {private['f1']:.2f}; FedMiD {other['f1']:.2f}, or "
-        f"{records['FedMiD, cut, 3']['f1']:.2f} if weights below 0.01 are cut. With κ = 0.001 it "
-        f"is {weak['FedCanon+, averaged, 3']['f1']:.2f}, and the run warns of noise",
+        f"{records['FedMiD, cut, 3']['f1']:.2f} if weights below 0.01 are cut. With κ = 0.001 "
+        f"FedCanon+ has {weak['FedCanon+, averaged, 3']['f1']:.2f}, and the run warns of noise",
         "trust.py records",
     )
     rules = read("trust-rules")["breast cancer"]

@@ -92,7 +92,8 @@ def sentences(found: Any) -> Iterator[tuple[str, str]]:
     means = {label: f"{fmean(accuracies):.3f}" for label, accuracies in few.items()}
     yield (
         "../how-to/compress-uploads",
-        f"mean accuracy of {len(SEEDS)} seeds {means.pop('none')} without compression, "
+        f"mean accuracy of {len(SEEDS)} seeds {means.pop('none')} without compression "
+        "(accelerated, which compressed runs are not), "
         + ", ".join(f"{mean} with {label}" for label, mean in means.items()),
     )
     yield (
