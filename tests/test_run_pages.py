@@ -63,7 +63,8 @@ def test_the_default_run_prints_what_the_tutorial_shows(fedcanon, tmp_path):
         if name in COUNTED:
             assert line.strip() == own.strip()
         elif name != "seconds":
-            assert numbers(own) == pytest.approx(numbers(line), rel=0.5)
+            margin = 0.5 if name.startswith("stationarity") else 0.2
+            assert numbers(own) == pytest.approx(numbers(line), rel=margin)
 
 
 @pytest.mark.slow
@@ -96,16 +97,24 @@ def test_other_settings_reach_what_the_tutorial_says(fedcanon, tmp_path, setting
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["fedcanon+", "fedcanon", "fedcanon2", "fedavg"])
-def test_methods_reach_what_the_table_of_the_tutorial_says(fedcanon, tmp_path, name):
+@pytest.mark.parametrize(
+    ("name", "share", "points"),
+    [
+        ("fedcanon+", 0.5, 0.05),  # momentum makes its course jump, and so the last model
+        ("fedcanon", 0.1, 0.02),
+        ("fedcanon2", 0.1, 0.02),
+        ("fedavg", 0.1, 0.02),
+    ],
+)
+def test_methods_reach_what_the_table_of_the_tutorial_says(fedcanon, tmp_path, name, share, points):
     row = re.search(rf"^\| `{re.escape(name)}` \|(.*)\|$", TUTORIAL, re.MULTILINE)[1]
     options = ("--set", f"algorithm.name={name}", "--folder", str(tmp_path / "run"))
     code, out, err = fedcanon("run", *options)
     assert code == 0, err
     objective, accuracy, zeros, *counts = measured(out)
     said_objective, said_accuracy, said_zeros, *said_counts = numbers(row)
-    assert objective == pytest.approx(said_objective, rel=0.5)
-    assert accuracy == pytest.approx(said_accuracy, abs=0.05)
+    assert objective == pytest.approx(said_objective, rel=share)
+    assert accuracy == pytest.approx(said_accuracy, abs=points)
     assert zeros == pytest.approx(said_zeros, abs=1)
     assert counts == said_counts
 

@@ -15,7 +15,8 @@ from comparison.convex_methods import BEFORE, FISTA, ONE_STEP
 from comparison.race import OUTSIDE
 
 RESULTS = Path(__file__).parents[1] / "results"
-OURS = ("FedCanon+", ONE_STEP, BEFORE, "newton", FISTA)
+FAST = ("FedCanon+", ONE_STEP, "newton", FISTA)
+"""Accelerated or of second order."""
 
 
 def read(name: str) -> Any:
@@ -45,7 +46,7 @@ def others(convex: Any) -> str:
         (method, by_steps["auto"])
         for of in convex.values()
         for method, by_steps in of.items()
-        if (method == BEFORE or method not in OURS) and by_steps["auto"]["ended"] != OUTSIDE
+        if method not in FAST and by_steps["auto"]["ended"] != OUTSIDE
     ]
     before = [run for method, run in tried if method == BEFORE]
     methods = {method for method, _ in tried} - {BEFORE}
